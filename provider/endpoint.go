@@ -5,7 +5,7 @@ import "net/netip"
 // Endpoint is one end of a connection. Messages arrive in the order in which they were sent, into the receives
 // in the order in which these were posted, each message into one.
 //
-// All methods may be called from any goroutine. None blocks on the peer, and none but Arm waits at all.
+// All methods may be called from any goroutine. None blocks on the peer.
 // Operations are posted, then reported as completions by Poll, each exactly once. Memory that an operation
 // uses is left alone by the caller until then. Operations do not allocate.
 //
@@ -74,9 +74,9 @@ type Endpoint interface {
 	OnWake(wake func())
 
 	// Arm asks for one call of the wake function at the next completion that w covers, and reports whether
-	// completions are waiting already, which must then be polled before going to sleep (arm, poll once more,
-	// sleep). It may spin for a short, bounded time when w is WakeAny, as the caller is about to sleep. Arming
-	// again replaces the mode. A wake-up uses the arming up. Disconnection is always covered.
+	// such completions are waiting already, which must then be polled before going to sleep (arm, poll once
+	// more, sleep). A provider that cannot tell solicited ones apart reports, and wakes for, all. Arming
+	// again replaces the mode. A wake-up uses the arming up. Disconnection is covered by every mode but WakeNone.
 	Arm(w Wake) (ready bool)
 
 	// Extension looks up an optional extension by its WSD identifier (SIO_GET_EXTENSION_FUNCTION_POINTER): the

@@ -1,61 +1,599 @@
 package session
 
 import (
-	"context"
+	"net"
 	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"sansock/provider"
 )
 
-// SKELETON: signatures only, implementation follows.
+// Conn is one end of a session: a reliable stream each way. Its methods may be called from any goroutine; Reads are
+// served one after the other, and so are Writes, each of which is contiguous in the stream.
+//
+// Errors are bare: io.EOF, os.ErrDeadlineExceeded, net.ErrClosed, syscall.ECONNRESET, EPIPE, ETIMEDOUT, or an error
+// that is ErrProtocol.
+type Conn struct {
+	// rmu is held by the one Read, wmu by the one Write, mu by whoever uses the core. Lock order: rmu or wmu, then mu.
+	// The provider's functions are called with mu held, except for RDMA, which may copy a lot: so the wake
+	// function, which a provider calls from anywhere, takes no lock.
+	rmu, wmu sync.Mutex
+	mu       sync.Mutex
+	core     core
+	ep       provider.Endpoint
 
-type Side uint8
+	rd, wr   waiter // the Read and the Write that sleep
+	rdl, wdl deadline
+	armed    atomic.Uint32 // the provider.Wake in force
+	kicks    atomic.Uint32 // requests for progress; a goroutine runs while not 0
 
-const (
-	Dialer Side = iota
-	Listener
-)
-
-type Config struct {
-	Timeout    time.Duration // bound on negotiation; 0: DefaultTimeout
-	ReadBuffer int           // receive-buffer limit in bytes; 0: DefaultReadBuffer
+	closed   atomic.Bool
+	epClosed bool
+	reading  bool          // a Read is in its loop, and will see to what arrives
+	linger   int           // SetLinger; -1: default
+	over     chan struct{} // closed when the endpoint is; nil unless Close waits for it
+	timers   timers
 }
 
-// Conn is one end of a negotiated session. Errors are bare: io.EOF, os.ErrDeadlineExceeded, net.ErrClosed,
-// syscall.ECONNRESET, EPIPE, ETIMEDOUT (wrapping into net.OpError is sannet's).
-type Conn struct{}
-
-// Negotiate turns a connected endpoint into a session. It owns ep from the call on: after an error ep is closed. The
-// dialing side returns once the peer has agreed; the listening side once the dialer has confirmed, so that a dialer which
-// fell back to TCP leaves nothing behind.
-func Negotiate(ctx context.Context, ep provider.Endpoint, side Side, cfg Config) (*Conn, error) {
-	panic("not yet")
+func newConn(ep provider.Endpoint, cfg Config) *Conn {
+	c := &Conn{ep: ep, linger: -1}
+	c.rd.ch = make(chan struct{}, 1)
+	c.wr.ch = make(chan struct{}, 1)
+	c.rdl.at.Store(never)
+	c.wdl.at.Store(never)
+	a := ep.Attributes()
+	c.core = core{ep: ep, attr: a, levels: levels(a), readBuffer: cfg.ReadBuffer, threshold: cfg.Threshold}
+	if c.core.threshold == 0 {
+		c.core.threshold = a.RDMAThreshold
+	}
+	c.core.threshold = max(c.core.threshold, 0)
+	if x, err := ep.Extension(provider.GUIDRDMARead); err == nil {
+		c.core.reader, _ = x.(provider.RDMAReader)
+	}
+	return c
 }
 
-// Errors of Negotiate (use errors.Is); others are ctx's error, or a provider.Status / *provider.Error.
-//   ErrTimeout   no answer in Config.Timeout (also os.ErrDeadlineExceeded)
-//   ErrVersion   no common protocol version
-//   ErrProtocol  the peer's bytes are not this protocol
-//   ErrMemory    message regions could not be had
-//   *RefusedError{Code uint8} the peer's session layer declined (codes: RefusedMemory, RefusedVersion, RefusedBusy)
+// started ends the negotiation.
+func (c *Conn) started() {
+	c.mu.Lock()
+	c.core.poll()
+	c.settle()
+	c.mu.Unlock()
+}
 
-func (c *Conn) Read(p []byte) (int, error)                   { panic("not yet") }
-func (c *Conn) Write(p []byte) (int, error)                  { panic("not yet") }
-func (c *Conn) Close() error                                 { panic("not yet") }
-func (c *Conn) CloseRead() error                             { panic("not yet") }
-func (c *Conn) CloseWrite() error                            { panic("not yet") }
-func (c *Conn) SetDeadline(t time.Time) error                { panic("not yet") }
-func (c *Conn) SetReadDeadline(t time.Time) error            { panic("not yet") }
-func (c *Conn) SetWriteDeadline(t time.Time) error           { panic("not yet") }
-func (c *Conn) SetReadBuffer(n int) error                    { panic("not yet") }
-func (c *Conn) SetWriteBuffer(n int) error                   { panic("not yet") }
-func (c *Conn) SetLinger(sec int) error                      { panic("not yet") }
-func (c *Conn) SetKeepAlive(idle, interval time.Duration, count int) error { panic("not yet") } // 0 idle: off
-func (c *Conn) LocalAddr() netip.AddrPort                    { panic("not yet") }
-func (c *Conn) RemoteAddr() netip.AddrPort                   { panic("not yet") }
-func (c *Conn) Stats() Stats                                 { panic("not yet") }
+// discard drops a connection whose negotiation failed.
+func (c *Conn) discard() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed.Store(true)
+	c.core.done = true
+	c.epClosed = true
+	c.ep.Close()
+	c.core.poll()
+	c.core.finish()
+}
 
-// Stats will hold: bytes by copy/RDMA each way, messages, transfers per mode, registrations, fallbacks by cause,
-// threshold, region sizes.
-type Stats struct{}
+// Read reads up to len(p) bytes: what has arrived, or, if nothing has, the next bytes that do.
+func (c *Conn) Read(p []byte) (int, error) {
+	c.rmu.Lock()
+	defer c.rmu.Unlock()
+	if c.closed.Load() {
+		return 0, net.ErrClosed
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if c.rdl.expired() {
+		return 0, os.ErrDeadlineExceeded
+	}
+	c.mu.Lock()
+	c.reading = true
+	n, err := c.read(p)
+	c.reading = false
+	c.settle()
+	c.mu.Unlock()
+	return n, err
+}
+
+// read needs mu.
+func (c *Conn) read(p []byte) (int, error) {
+	for {
+		if c.closed.Load() {
+			return 0, net.ErrClosed
+		}
+		n, err := c.core.read(p)
+		if n > 0 || err != nil {
+			return n, err
+		}
+		if op, begun := c.core.pull(p); begun {
+			if n := c.piece(op); n > 0 {
+				return n, nil
+			}
+			continue
+		}
+		if err := c.sleep(&c.rd, &c.rdl); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// piece brings a piece of an offer that is under way to its end and returns the bytes that it brought into the
+// Read's buffer. As the device may use that until then, neither a deadline nor Close ends the wait at once: in write
+// mode the peer is asked to stop; and a piece that does not end in revokeTimeout costs the connection. It needs mu.
+func (c *Conn) piece(op provider.RDMA) int {
+	c.postRead(op)
+	for c.core.in.busy && c.core.in.user {
+		if c.sleep(&c.rd, &c.rdl) != nil {
+			c.core.stopPiece()
+			c.revoke(&c.rd, func() bool { return !c.core.in.busy })
+		}
+	}
+	return c.core.takePiece()
+}
+
+// postRead posts an RDMA read of the core, without mu, as it may copy in place. It needs mu.
+func (c *Conn) postRead(op provider.RDMA) {
+	if op.Local.Bytes == nil {
+		return // write mode: a target has been sent
+	}
+	c.mu.Unlock()
+	err := c.core.reader.PostRead(op)
+	c.mu.Lock()
+	c.core.pullPosted(err)
+	c.core.poll()
+	c.signal()
+}
+
+// Write writes p. It returns when all of it has been copied or taken by the peer, so that p may be used
+// again, or fails with the number of bytes that the peer can ever read.
+func (c *Conn) Write(p []byte) (int, error) {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	if c.closed.Load() {
+		return 0, net.ErrClosed
+	}
+	if c.wdl.expired() {
+		return 0, os.ErrDeadlineExceeded
+	}
+	c.mu.Lock()
+	n, err := c.write(p)
+	c.settle()
+	c.mu.Unlock()
+	return n, err
+}
+
+// write needs mu.
+func (c *Conn) write(p []byte) (int, error) {
+	n, rdma := 0, true
+	for n < len(p) {
+		if c.closed.Load() {
+			return n, net.ErrClosed
+		}
+		if rdma && c.core.useRDMA(len(p)-n) {
+			first, begun := c.core.offer(p[n:])
+			if begun {
+				m, err := c.offered()
+				n += first + m
+				if err != nil {
+					return n, err
+				}
+				rdma = n == len(p) // the peer could not take the rest: copy it
+				continue
+			}
+			rdma = !c.core.canData()
+		}
+		if !rdma || c.core.canData() || !c.core.useRDMA(len(p)-n) {
+			m, err := c.core.write(p[n:])
+			n += m
+			if err != nil {
+				return n, err
+			}
+			if n == len(p) {
+				return n, nil
+			}
+		} else if err := c.core.writeEnd(); err != nil {
+			return n, err
+		}
+		c.core.block()
+		if err := c.sleep(&c.wr, &c.wdl); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// offered waits until the peer is done with an offer, making the RDMA writes that it asks for, and returns how many bytes
+// the peer has. It needs mu.
+func (c *Conn) offered() (int, error) {
+	var err error
+	for !c.core.outboundOver() {
+		if op, begun := c.core.push(); begun {
+			c.mu.Unlock()
+			err := c.ep.PostWrite(op)
+			c.mu.Lock()
+			c.core.pushPosted(err)
+			c.core.poll()
+			c.signal()
+			continue
+		}
+		if c.epClosed {
+			c.core.dropOutbound()
+			continue
+		}
+		if err = c.sleep(&c.wr, &c.wdl); err != nil {
+			c.core.revokeOutbound()
+			c.revoke(&c.wr, c.core.outboundOver)
+			break
+		}
+	}
+	total := len(c.core.out.p)
+	n := c.core.takeOutbound()
+	if err == nil && n < total {
+		err = c.core.writeEnd()
+	}
+	if n == total {
+		err = nil // it was complete before the deadline could take it back
+	}
+	return n, err
+}
+
+// revokeTimeout is how long a peer may take to give memory back before that costs the connection.
+const revokeTimeout = 5 * time.Second
+
+// revoke waits until over reports that the memory is free. A peer that does not answer in time loses the connection,
+// as closing the endpoint is the one way left to make sure that nobody uses the memory. It needs mu.
+func (c *Conn) revoke(w *waiter, over func() bool) {
+	var limit deadline
+	limit.set(time.Now().Add(revokeTimeout))
+	defer limit.stop()
+	for !over() {
+		if limit.expired() || c.epClosed {
+			c.core.fail(syscall.ETIMEDOUT, abortTimeout)
+			c.closeEndpoint()
+			return
+		}
+		c.sleepUntil(w, &limit)
+	}
+}
+
+// sleep waits until there may be something to do for w, or fails because of Close or the deadline. It needs mu,
+// which it gives up meanwhile.
+func (c *Conn) sleep(w *waiter, d *deadline) error {
+	c.settle()
+	w.park()
+	// From here on Close and a moved deadline find us parked.
+	switch {
+	case c.closed.Load():
+		w.unpark()
+		return net.ErrClosed
+	case d.expired():
+		w.unpark()
+		return os.ErrDeadlineExceeded
+	case c.epClosed:
+		w.unpark()
+		return nil
+	}
+	c.sleepParked(w, d)
+	return nil
+}
+
+// sleepUntil is sleep where only the deadline counts.
+func (c *Conn) sleepUntil(w *waiter, d *deadline) {
+	w.park()
+	if d.expired() || c.epClosed {
+		w.unpark()
+		return
+	}
+	c.sleepParked(w, d)
+}
+
+func (c *Conn) sleepParked(w *waiter, d *deadline) {
+	d.alarm(w)
+	if c.arm() {
+		w.unpark()
+	} else {
+		c.mu.Unlock()
+		w.wait()
+		c.mu.Lock()
+	}
+	if c.core.poll() > 0 {
+		c.signal()
+	}
+	c.finalize()
+}
+
+// arm asks the provider for the wake-up that the sleepers need and reports whether there is something to poll. It needs
+// mu: the last to arm decides, so it has to see who sleeps.
+func (c *Conn) arm() bool {
+	mode := provider.WakeSolicited
+	if c.rd.parked.Load() || c.wr.parked.Load() || c.core.closing || c.core.done {
+		mode = provider.WakeAny
+	}
+	// One that is in force has not been used up, so nothing has arrived since.
+	if provider.Wake(c.armed.Load()) == mode {
+		return false
+	}
+	// Stored first: if the wake function runs in between, it leaves none in force, and one call too many follows.
+	c.armed.Store(uint32(mode))
+	return c.ep.Arm(mode)
+}
+
+// wake is the provider's wake function.
+func (c *Conn) wake() {
+	c.armed.Store(uint32(provider.WakeNone))
+	if !c.rd.wake() && !c.wr.wake() {
+		c.kick()
+	}
+}
+
+// signal wakes those who sleep and have something to do. It needs mu.
+func (c *Conn) signal() {
+	if c.rd.parked.Load() && (c.core.readable() || c.core.in.over || c.epClosed) {
+		c.rd.wake()
+	}
+	if c.wr.parked.Load() && (c.core.writable() || c.core.outboundOver() || c.core.out.targetSet || c.epClosed) {
+		c.wr.wake()
+	}
+}
+
+// settle leaves the core in a state in which nobody need look after it: who can go on is awake, what happens
+// next wakes somebody. It needs mu.
+func (c *Conn) settle() {
+	c.finalize()
+	c.signal()
+	if c.epClosed {
+		return
+	}
+	c.watchShrink()
+	if !c.reading && (c.core.in.active && !c.core.in.busy || c.core.peerStuck && c.core.queue.len() > 0) {
+		c.later()
+	}
+	for range 4 {
+		if provider.Wake(c.armed.Load()) != provider.WakeNone || !c.arm() {
+			return
+		}
+		c.core.poll()
+		c.finalize()
+		c.signal()
+		if c.epClosed {
+			return
+		}
+	}
+	c.kick()
+}
+
+// kick has a goroutine see to what arrived while nobody was waiting.
+func (c *Conn) kick() {
+	if c.kicks.Add(1) == 1 {
+		go c.progress()
+	}
+}
+
+func (c *Conn) progress() {
+	for {
+		k := c.kicks.Load()
+		c.mu.Lock()
+		if !c.epClosed {
+			c.core.poll()
+			c.background()
+			c.settle()
+		}
+		c.mu.Unlock()
+		if c.kicks.CompareAndSwap(k, 0) {
+			return
+		}
+	}
+}
+
+// background takes in what nobody reads, within the receive buffer, so that the peer's Write returns. It needs mu.
+func (c *Conn) background() {
+	if c.reading || c.epClosed {
+		return
+	}
+	if c.core.peerStuck {
+		c.core.spill()
+		c.core.pump()
+	}
+	for !c.reading && !c.epClosed {
+		op, begun := c.core.pull(nil)
+		if !begun {
+			break
+		}
+		c.postRead(op)
+		if c.core.in.busy {
+			break // its completion wakes us again
+		}
+	}
+}
+
+// finalize closes the endpoint when the core is done with it. It needs mu.
+func (c *Conn) finalize() {
+	if !c.core.done || c.epClosed {
+		return
+	}
+	if c.core.inFlight > 0 && !c.core.ended {
+		c.timers.startLinger(c, sendTimeout) // the last message is still leaving
+		return
+	}
+	c.closeEndpoint()
+}
+
+const sendTimeout = time.Second
+
+// closeEndpoint ends the provider's connection. What was received stays readable. It needs mu.
+func (c *Conn) closeEndpoint() {
+	if c.epClosed {
+		return
+	}
+	c.epClosed = true
+	c.ep.Close()
+	c.core.ended, c.core.done = true, true
+	c.core.poll()
+	c.core.dropInbound()
+	c.core.dropOutbound()
+	if c.core.err == nil && !c.core.eof && !c.closed.Load() {
+		c.core.err = syscall.ECONNRESET
+	}
+	c.timers.stop()
+	if c.closed.Load() {
+		c.core.finish()
+	}
+	if c.over != nil {
+		close(c.over)
+		c.over = nil
+	}
+	c.rd.wake()
+	c.wr.wake()
+}
+
+// Close closes the connection. Reads and Writes return net.ErrClosed. Data written is still delivered in the background,
+// unless received data was unread: then the peer sees ECONNRESET, as with TCP. See SetLinger.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	if c.closed.Load() {
+		c.mu.Unlock()
+		return net.ErrClosed
+	}
+	c.closed.Store(true)
+	c.rdl.stop()
+	c.wdl.stop()
+	c.rd.wake()
+	c.wr.wake()
+	if c.epClosed {
+		c.core.finish()
+		c.mu.Unlock()
+		return nil
+	}
+	if c.linger == 0 {
+		c.core.abort(abortReset)
+	} else {
+		c.core.close()
+	}
+	c.timers.close()
+	c.settle()
+	var over chan struct{}
+	if !c.epClosed {
+		wait := closeTimeout
+		if c.linger > 0 {
+			wait = time.Duration(c.linger) * time.Second
+			over = make(chan struct{})
+			c.over = over
+		}
+		c.timers.startLinger(c, wait)
+	}
+	c.mu.Unlock()
+	if over != nil {
+		<-over
+	}
+	return nil
+}
+
+// closeTimeout is how long a closed connection waits for the peer to take what was written before it is dropped.
+const closeTimeout = 60 * time.Second
+
+// CloseRead ends reading: once what has arrived is read, Read returns io.EOF. The peer is not told, as with TCP.
+func (c *Conn) CloseRead() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	c.core.deaf = true
+	c.settle()
+	return nil
+}
+
+// CloseWrite ends writing: the peer reads io.EOF after all that was written.
+func (c *Conn) CloseWrite() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	c.core.closeWrite()
+	c.settle()
+	return nil
+}
+
+// SetDeadline sets the read and the write deadline.
+func (c *Conn) SetDeadline(t time.Time) error {
+	if err := c.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(t)
+}
+
+// SetReadDeadline sets when Reads, also one that waits, fail with os.ErrDeadlineExceeded. Zero: never.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.rdl, &c.rd, t) }
+
+// SetWriteDeadline sets when Writes, also one that waits, fail with os.ErrDeadlineExceeded. Zero: never.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.wdl, &c.wr, t) }
+
+func (c *Conn) setDeadline(d *deadline, w *waiter, t time.Time) error {
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	d.set(t)
+	w.wake() // it looks at the deadline anew
+	return nil
+}
+
+// SetReadBuffer bounds the bytes that are kept while nobody reads, beyond the posted receive buffers.
+func (c *Conn) SetReadBuffer(n int) error {
+	if n <= 0 {
+		return syscall.EINVAL
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	c.core.readBuffer = n
+	return nil
+}
+
+// SetWriteBuffer does nothing: a session holds no more written data than one message.
+func (c *Conn) SetWriteBuffer(n int) error {
+	if n <= 0 {
+		return syscall.EINVAL
+	}
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// SetLinger sets what Close does while written data is not delivered: sec < 0 (the default) delivers it in
+// the background, 0 drops the connection, so that the peer sees ECONNRESET, and a positive sec waits that many
+// seconds for delivery and then drops it.
+func (c *Conn) SetLinger(sec int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	c.linger = max(sec, -1)
+	return nil
+}
+
+// LocalAddr is the address of this end.
+func (c *Conn) LocalAddr() netip.AddrPort { return c.ep.LocalAddr() }
+
+// RemoteAddr is the address of the peer.
+func (c *Conn) RemoteAddr() netip.AddrPort { return c.ep.RemoteAddr() }
+
+// Stats returns what the session has done so far.
+func (c *Conn) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.core.stats
+	for i := range c.core.recv {
+		s.ReceiveRegion += len(c.core.recv[i].region.Bytes)
+	}
+	s.Threshold = c.core.threshold
+	return s
+}

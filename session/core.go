@@ -1,0 +1,250 @@
+package session
+
+import (
+	"encoding/binary"
+	"io"
+	"syscall"
+
+	pool "github.com/libp2p/go-buffer-pool"
+
+	"sansock/provider"
+)
+
+// core is the protocol of one end of a session as a state machine. It has no goroutines, clocks or locks: whoever
+// drives it calls poll when completions may have arrived, and the operations of the application, one at a time.
+// None of its methods blocks. What stops an operation is visible in readable, writable and finished.
+//
+// The files core_*.go hold its parts: core_send.go what leaves, core_recv.go what arrives, transfer_*.go large writes.
+type core struct {
+	ep     provider.Endpoint
+	attr   provider.Attributes
+	levels []level
+	reader provider.RDMAReader // nil: no RDMA read here
+
+	// Receiving.
+	recv       [2]receives // one in use, the other retired or empty
+	cur        int         // the one in use
+	level      int         // its level
+	sinceGrow  int         // bytes received at this level
+	noGrow     bool        // growing failed: the provider has no memory
+	owed       int         // buffers posted again, not granted yet
+	peerWant   bool        // the peer asked for credits
+	peerStuck  bool        // a Write of the peer waits for them
+	queue      ring[item]  // the stream received, unread
+	queued     int         // bytes in it, without offers
+	spilled    int         // bytes of those in buffers of our own
+	readBuffer int         // bound on spilled
+	eof        bool        // the peer's stream has ended
+	deaf       bool        // CloseRead: reading ends where the queue does
+
+	// Sending.
+	win        window
+	send       sends
+	scratch    [headerSize + offerSize]byte // header of the message being sent
+	held       []byte                       // small writes gathered for one message
+	inFlight   int                          // sends posted from the region, not completed
+	finWanted  bool                         // CloseWrite: nothing is written any more
+	finSent    bool
+	pong       uint64 // argument of the ping to answer
+	pongWanted bool
+	peerGone   bool // the peer has closed: nobody reads what we write
+	goneWrites int  // writes since
+
+	// Large writes.
+	in         inbound
+	out        outbound
+	threshold  int  // size from which a write is offered; 0: never
+	peerReader bool // the peer can RDMA-read
+
+	// Ending.
+	closing    bool // Close: clean, everything sent is still delivered
+	closeSent  bool
+	ackWanted  bool // answer the peer's kindClose
+	aborting   bool
+	abortSent  bool
+	abortCode  uint64
+	ended      bool  // OpDisconnect, or the endpoint refused a send as disconnected
+	done       bool  // nothing more to do: the endpoint may be closed
+	err        error // why the connection broke
+	errTold    bool  // it has been reported once; from then on it looks closed, as TCP does
+	growWanted bool  // a resize is to be announced
+	drainSize  bool  // it shrinks: ask the peer to use up the old buffers
+
+	comps [8]provider.Completion
+	stats Stats
+}
+
+// item is a piece of the received stream: data in a posted buffer (gen >= 0), or in a buffer of our own (gen < 0).
+type item struct {
+	data []byte
+	own  []byte // the pooled buffer that data lies in
+	gen  int
+	slot int
+}
+
+// Abort codes.
+const (
+	abortReset    = 1 // the application dropped the connection, or closed it with unread data
+	abortProtocol = 2 // the peer broke the protocol
+	abortTimeout  = 3 // the peer did not answer in time
+	abortFailed   = 4 // an operation of the provider failed
+)
+
+// poll takes completions and acts on them. It returns how many there were.
+func (c *core) poll() int {
+	total := 0
+	for {
+		n := c.ep.Poll(c.comps[:])
+		for i := range n {
+			c.complete(&c.comps[i])
+		}
+		total += n
+		if n < len(c.comps) {
+			break
+		}
+	}
+	if total > 0 {
+		c.pump()
+	}
+	return total
+}
+
+func (c *core) complete(p *provider.Completion) {
+	switch p.Op {
+	case provider.OpRecv:
+		gen, slot := splitContext(p.Context)
+		c.recv[gen].posted--
+		switch {
+		case p.Status == provider.StatusOK && c.err == nil:
+			c.receive(gen, slot, p.Len)
+		case p.Status != provider.StatusOK && p.Status != provider.StatusAborted && p.Status != provider.StatusDisconnected:
+			c.fail(p.Status, abortFailed)
+		}
+	case provider.OpSend:
+		c.inFlight--
+		c.send.free = append(c.send.free, int(p.Context))
+		if p.Status != provider.StatusOK && p.Status != provider.StatusAborted {
+			c.disconnected()
+		}
+	case provider.OpRead:
+		c.pulled(p.Status)
+	case provider.OpWrite:
+		c.pushed(p.Status)
+	case provider.OpDisconnect:
+		c.disconnected()
+	}
+}
+
+// disconnected notes the end of the provider's connection. What had been received stays readable.
+func (c *core) disconnected() {
+	if c.ended {
+		return
+	}
+	c.ended, c.done = true, true
+	if c.err == nil && !c.peerGone && !c.closing {
+		c.err = syscall.ECONNRESET
+	}
+	c.peerGone = true
+}
+
+// fail breaks the connection for err, and tells the peer.
+func (c *core) fail(err error, code uint64) {
+	if c.err == nil {
+		c.err = err
+	}
+	c.abort(code)
+}
+
+// abort drops the connection: what has not been sent is not, and the peer sees ECONNRESET.
+func (c *core) abort(code uint64) {
+	if !c.aborting {
+		c.aborting, c.abortCode = true, code
+		c.pump()
+	}
+}
+
+// readable reports that read would return something, or an end.
+func (c *core) readable() bool {
+	return c.queue.len() > 0 || c.in.ready() || c.eof || c.deaf || c.err != nil || c.ended
+}
+
+// read moves received data into p. When it returns 0 and no error, there is nothing yet, or an offer that can be pulled.
+func (c *core) read(p []byte) (int, error) {
+	n := 0
+	for n < len(p) {
+		if c.queue.len() == 0 {
+			if n > 0 || c.poll() == 0 || c.queue.len() == 0 {
+				break
+			}
+		}
+		it := c.queue.front()
+		m := copy(p[n:], it.data)
+		n += m
+		c.queued -= m
+		if it.gen < 0 {
+			c.spilled -= m
+		}
+		if it.data = it.data[m:]; len(it.data) == 0 {
+			c.consumed(c.queue.pop())
+		}
+	}
+	if n > 0 {
+		c.creditIfDue()
+		return n, nil
+	}
+	if c.in.active {
+		return 0, nil
+	}
+	return 0, c.readEnd()
+}
+
+// readEnd is the error of a read with nothing queued, nil if data may still come.
+func (c *core) readEnd() error {
+	switch {
+	case c.eof, c.deaf:
+		return io.EOF
+	case c.err != nil:
+		return c.tellErr(io.EOF)
+	case c.ended:
+		return io.EOF
+	}
+	return nil
+}
+
+// tellErr returns the connection's error the first time, and later what remains of the connection. A socket's error is
+// consumed by the call that reports it; a broken protocol stays what it is.
+func (c *core) tellErr(later error) error {
+	if c.errTold && (c.err == syscall.ECONNRESET || c.err == syscall.ETIMEDOUT) {
+		return later
+	}
+	c.errTold = true
+	return c.err
+}
+
+// consumed gives the memory of a piece that was read back.
+func (c *core) consumed(it item) {
+	if it.gen < 0 {
+		pool.Put(it.own)
+		return
+	}
+	c.recv[it.gen].held--
+	c.repost(it.gen, it.slot)
+}
+
+// writeEnd is the error of a write, nil if writing is possible.
+func (c *core) writeEnd() error {
+	switch {
+	case c.finWanted:
+		return syscall.EPIPE
+	case c.err != nil:
+		return c.tellErr(syscall.EPIPE)
+	case c.peerGone:
+		return syscall.EPIPE
+	case c.ended:
+		return syscall.EPIPE
+	}
+	return nil
+}
+
+// put encodes a count as the payload behind the scratch header.
+func (c *core) putCount(n uint64) { binary.LittleEndian.PutUint64(c.scratch[headerSize:], n) }

@@ -1,0 +1,260 @@
+package session
+
+import (
+	"syscall"
+
+	pool "github.com/libp2p/go-buffer-pool"
+
+	"sansock/provider"
+)
+
+// receive acts on one message, n bytes in a receive buffer. The peer may still be able to change these bytes: the header
+// is decoded once, and the payload is only copied.
+func (c *core) receive(gen, slot, n int) {
+	r := &c.recv[gen]
+	if n > r.size {
+		c.fail(protocolError("message of %d bytes in a buffer of %d", n, r.size), abortProtocol)
+		return
+	}
+	buf := r.segment(slot).Bytes[:n]
+	h, err := parseHeader(buf)
+	if err == nil {
+		err = c.granted(h)
+	}
+	if err != nil {
+		c.fail(err, abortProtocol)
+		return
+	}
+	c.stats.MessagesReceived++
+	if h.flags&flagWant != 0 {
+		c.peerWant = true
+	}
+	if h.flags&flagBlocked != 0 {
+		c.peerStuck = true
+	}
+	if h.flags&flagMore != 0 {
+		c.grow()
+	}
+	payload := buf[headerSize:]
+	switch h.kind {
+	case kindData:
+		if c.eof || c.in.active {
+			err = protocolError("data after the end, or in the middle of an offer")
+		} else if c.closing || c.aborting {
+			// Nobody will read it: the peer has to know that it was lost.
+			c.abort(abortReset)
+		} else if len(payload) > 0 {
+			c.take(gen, slot, payload)
+			return
+		}
+	case kindCredit, kindNop, kindReady, kindResize:
+	case kindFin:
+		if c.eof || c.in.active {
+			err = protocolError("second end, or end in the middle of an offer")
+		}
+		c.eof = true
+	case kindClose:
+		c.eof, c.peerGone, c.ackWanted = true, true, true
+		if c.closeSent {
+			c.done = true // both have closed; neither waits for the other
+		}
+	case kindClosed:
+		if !c.closeSent {
+			err = protocolError("closed without close")
+		}
+		c.done = true
+	case kindAbort:
+		c.aborted(h.arg)
+	case kindPing:
+		c.pong, c.pongWanted = h.arg, true
+	case kindPong:
+	case kindOffer:
+		var o offer
+		if o, err = parseOffer(payload); err == nil {
+			err = c.offered(h.arg, o)
+		}
+		if first := payload[min(offerSize, len(payload)):]; err == nil && len(first) > 0 && !c.closing && !c.aborting {
+			c.take(gen, slot, first) // the offer itself follows all that is queued
+			return
+		}
+	case kindTarget:
+		var t target
+		if t, err = parseTarget(payload); err == nil {
+			err = c.targeted(h.arg, t)
+		}
+	case kindDone, kindWrote:
+		var count uint64
+		if count, err = parseCount(payload); err == nil {
+			if h.kind == kindDone {
+				err = c.offerDone(h.arg, count)
+			} else {
+				err = c.wrote(h.arg, count)
+			}
+		}
+	case kindRevoke:
+		err = c.revoked(h.arg)
+	case kindUntarget:
+		err = c.untargeted(h.arg)
+	default:
+		err = protocolError("unexpected %v", h.kind)
+	}
+	if err != nil {
+		c.fail(err, abortProtocol)
+		return
+	}
+	c.repost(gen, slot)
+}
+
+// granted takes the credits of a message.
+func (c *core) granted(h header) error {
+	if h.kind == kindResize {
+		// The arg is the new size and, above it, the buffers of the old size still to be granted.
+		if old := int(h.arg >> 32); old > 0 {
+			if err := c.win.add(old); err != nil {
+				return err
+			}
+		}
+		size := min(int(uint32(h.arg)), maxBuffer, c.attr.MaxMessage)
+		if err := c.win.resize(int(h.credits), size); err != nil {
+			return err
+		}
+		c.resized(h.flags&flagDrain != 0)
+		return nil
+	}
+	if h.credits > 0 {
+		return c.win.add(int(h.credits))
+	}
+	return nil
+}
+
+// aborted notes that the peer dropped the connection.
+func (c *core) aborted(code uint64) {
+	c.done = true
+	if c.err == nil && !c.closing {
+		switch {
+		case code == abortTimeout:
+			c.err = syscall.ETIMEDOUT
+		case c.eof:
+			// As TCP: a reset after the peer's FIN only breaks writing.
+			c.peerGone = true
+		default:
+			c.err = syscall.ECONNRESET
+		}
+	}
+	c.peerGone = true
+}
+
+// take appends the data in a receive buffer to the stream; the buffer stays out until it is read.
+func (c *core) take(gen, slot int, data []byte) {
+	c.recv[gen].held++
+	c.queued += len(data)
+	c.sinceGrow += len(data)
+	c.stats.BytesCopiedIn += uint64(len(data))
+	c.queue.push(item{data: data, gen: gen, slot: slot})
+}
+
+// repost gives a receive buffer to the provider again. The credit for it goes out with the next message.
+func (c *core) repost(gen, slot int) {
+	r := &c.recv[gen]
+	if r.retired || c.ended || c.done {
+		r.release(c.ep)
+		return
+	}
+	if err := c.ep.PostRecv(provider.Recv{Context: recvContext(gen, slot), Buffer: r.segment(slot)}); err != nil {
+		if s := provider.StatusOf(err); s != provider.StatusDisconnected && s != provider.StatusClosed {
+			c.fail(err, abortFailed)
+		}
+		return
+	}
+	r.posted++
+	c.owed++
+}
+
+// creditIfDue returns credits in a message of their own when the peer asked, and either everything it sent
+// is consumed or half of the buffers is owed.
+func (c *core) creditIfDue() {
+	if !c.peerWant || c.owed == 0 {
+		return
+	}
+	r := &c.recv[c.cur]
+	if c.owed < r.count/2 && (r.held > 0 || c.recv[c.cur^1].held > 0) {
+		return
+	}
+	if c.win.credits > 0 && c.slotFree() {
+		c.post(kindCredit, 0, 0, 0, nil, true)
+	}
+}
+
+// spill moves received data out of the receive buffers into memory of our own, as far as the limit allows, so that a
+// Write of the peer goes on although nobody reads, as it would over TCP.
+func (c *core) spill() {
+	for range c.queue.len() {
+		it := c.queue.pop()
+		if it.gen < 0 || c.spilled+len(it.data) > c.readBuffer {
+			c.queue.push(it)
+			continue
+		}
+		// Pieces follow each other into one buffer. Those in front were spilled before, as the queue is
+		// gone through once, oldest first.
+		var last *item
+		if c.queue.len() > 0 {
+			last = c.queue.back()
+		}
+		if last == nil || last.gen >= 0 || cap(last.data)-len(last.data) < len(it.data) {
+			own := pool.Get(max(len(it.data), spillChunk))
+			c.queue.push(item{data: own[:0], own: own, gen: -1})
+			last = c.queue.back()
+		}
+		last.data = append(last.data, it.data...)
+		c.spilled += len(it.data)
+		c.consumed(it)
+	}
+}
+
+const spillChunk = 64 << 10
+
+// grow replaces the receive region by the next larger one, if that is worth it and the last change is over.
+func (c *core) grow() {
+	if c.level+1 >= len(c.levels) || c.noGrow || c.level > 0 && c.sinceGrow < growBytes {
+		return
+	}
+	c.changeLevel(c.level + 1)
+}
+
+// growBytes is the traffic that shows a flow to be sustained.
+const growBytes = 8 << 20
+
+// shrink returns to the smallest receive region. It reports whether that is done, or under way.
+func (c *core) shrink() bool {
+	if c.level == 0 {
+		return true
+	}
+	if c.queue.len() > 0 {
+		return false
+	}
+	return c.changeLevel(0)
+}
+
+func (c *core) changeLevel(to int) bool {
+	other := c.cur ^ 1
+	if c.recv[other].live() || c.growWanted || c.err != nil || c.ended || c.done || c.aborting {
+		return false
+	}
+	if err := c.recv[other].open(c.ep, other, c.levels[to]); err != nil {
+		c.stats.GrowFailures++
+		c.noGrow = to > c.level
+		if c.recv[other].posted == 0 {
+			c.recv[other].release(c.ep)
+		} else {
+			// Half posted, and no way to take that back.
+			c.fail(err, abortFailed)
+		}
+		return false
+	}
+	// From here on old buffers are not posted again; those still owed are granted with the resize.
+	c.recv[c.cur].retired = true
+	c.drainSize = to < c.level
+	c.cur, c.level, c.sinceGrow = other, to, 0
+	c.growWanted = true
+	return true
+}

@@ -1,0 +1,320 @@
+package session
+
+import (
+	"syscall"
+
+	pool "github.com/libp2p/go-buffer-pool"
+
+	"sansock/provider"
+)
+
+// smallWrite is the size below which writes are gathered while credits are short. Larger ones take a
+// buffer each: copying them once more would cost more than the message.
+const smallWrite = 2 << 10
+
+// slotFree reports that a control message has memory to leave from.
+func (c *core) slotFree() bool {
+	return c.attr.MaxInline >= controlSize || len(c.send.free) > 0
+}
+
+// controlSize bounds a control message.
+const controlSize = headerSize + offerSize
+
+// canControl reports that a control message may be sent now.
+func (c *core) canControl() bool { return c.win.control() && c.slotFree() && !c.ended && !c.abortSent }
+
+// canData reports that stream bytes may be sent now. One slot of the send region is left to control messages.
+func (c *core) canData() bool {
+	return c.win.data() && !c.ended && !c.abortSent && (c.attr.MaxInline >= c.win.size() || len(c.send.free) > 1)
+}
+
+// payload is how many bytes the next message may carry behind its header.
+func (c *core) payload() int {
+	n := c.win.size()
+	if c.attr.MaxInline < n {
+		n = min(n, c.send.size)
+	}
+	return n - headerSize
+}
+
+// post sends one message: the header, fixed bytes which the caller has put behind it in scratch, and body.
+// The caller has made sure of the credit, and of a slot.
+func (c *core) post(k kind, flags uint8, arg uint64, fixed int, body []byte, solicited bool) {
+	h := header{kind: k, flags: flags, length: uint32(fixed + len(body)), arg: arg}
+	if k == kindResize {
+		r := &c.recv[c.cur]
+		h.credits = uint16(r.count)
+		h.arg = uint64(r.size) | uint64(c.owed)<<32
+	} else {
+		h.credits = uint16(c.owed)
+	}
+	if c.owed > 0 {
+		if r := &c.recv[c.cur]; c.owed >= r.count/2 || r.held == 0 {
+			c.peerWant = false
+		}
+		c.owed = 0
+	}
+	c.win.use()
+	if k != kindCredit && c.win.short() {
+		h.flags |= flagWant
+		c.win.wanted = true
+		// The peer has to answer even if nobody is reading or writing there.
+		solicited = solicited || flags&flagBlocked != 0
+	}
+	n := headerSize + fixed
+	h.put(c.scratch[:])
+	s := provider.Send{Solicited: solicited}
+	if n+len(body) <= c.attr.MaxInline {
+		s.Inline = [2][]byte{c.scratch[:n], body}
+	} else {
+		slot := c.send.free[len(c.send.free)-1]
+		c.send.free = c.send.free[:len(c.send.free)-1]
+		s.Context = uint64(slot)
+		s.Local = c.send.region.Segment(slot*c.send.size, n+len(body))
+		copy(s.Local.Bytes, c.scratch[:n])
+		copy(s.Local.Bytes[n:], body)
+		c.inFlight++
+	}
+	if err := c.ep.PostSend(s); err != nil {
+		if !s.IsInline() {
+			c.inFlight--
+			c.send.free = append(c.send.free, int(s.Context))
+		}
+		c.postFailed(err)
+		return
+	}
+	c.stats.MessagesSent++
+}
+
+// postFailed acts on an error of a post. A peer that is gone is not noted before what it sent has been received.
+func (c *core) postFailed(err error) {
+	switch provider.StatusOf(err) {
+	case provider.StatusDisconnected, provider.StatusClosed:
+		c.abortSent = true // nothing can be sent any more; OpDisconnect follows
+	default:
+		if c.err == nil {
+			c.err = err
+		}
+		c.aborting, c.abortSent, c.done = true, true, true
+	}
+}
+
+// write sends or gathers as much of p as can be without waiting.
+func (c *core) write(p []byte) (int, error) {
+	if c.win.short() {
+		c.poll()
+	}
+	if err := c.writeEnd(); err != nil {
+		if c.peerGone && !c.finWanted && c.err == nil && !c.ended && c.goneWrites == 0 {
+			// As TCP: the first write after the peer's close is taken, and only provokes a reset.
+			c.goneWrites++
+			return len(p), nil
+		}
+		return 0, err
+	}
+	n := 0
+	for n < len(p) {
+		rest := p[n:]
+		if len(c.held) > 0 || len(rest) < smallWrite && c.win.short() && c.win.wanted {
+			m := c.hold(rest)
+			n += m
+			if m == len(rest) {
+				break
+			}
+			if !c.canData() {
+				break
+			}
+			c.flushHeld()
+			continue
+		}
+		if !c.canData() {
+			break
+		}
+		m := min(len(rest), c.payload())
+		var flags uint8
+		if m < len(rest) {
+			flags = flagMore
+		}
+		c.post(kindData, flags, 0, 0, rest[:m], false)
+		c.stats.BytesCopiedOut += uint64(m)
+		n += m
+	}
+	return n, nil
+}
+
+// writable reports that write would take something, or fail.
+func (c *core) writable() bool {
+	return c.canData() || c.finWanted || c.err != nil || c.peerGone || c.ended
+}
+
+// hold gathers bytes of a small write and returns how many fit.
+func (c *core) hold(p []byte) int {
+	limit := c.payload()
+	if c.held == nil {
+		c.held = pool.Get(limit)[:0]
+	}
+	m := min(len(p), max(0, min(limit, cap(c.held))-len(c.held)))
+	c.held = append(c.held, p[:m]...)
+	return m
+}
+
+// flushHeld sends gathered bytes as long as there are credits.
+func (c *core) flushHeld() {
+	sent := 0
+	for sent < len(c.held) && c.canData() {
+		m := min(len(c.held)-sent, c.payload())
+		c.post(kindData, flagMore, 0, 0, c.held[sent:sent+m], false)
+		c.stats.BytesCopiedOut += uint64(m)
+		sent += m
+	}
+	if sent == len(c.held) {
+		c.held = c.held[:0]
+		if cap(c.held) < c.payload() {
+			c.dropHeld() // the peer's buffers have grown since
+		}
+	} else {
+		c.held = c.held[:copy(c.held, c.held[sent:])]
+	}
+}
+
+// dropHeld gives the empty gathering buffer back.
+func (c *core) dropHeld() {
+	if c.held != nil {
+		pool.Put(c.held[:cap(c.held)])
+		c.held = nil
+	}
+}
+
+// pump sends what became possible: first what others wait for, then data, then the end.
+func (c *core) pump() {
+	if c.abortSent || c.ended {
+		return
+	}
+	if c.aborting {
+		if c.win.credits > 0 && c.slotFree() {
+			c.post(kindAbort, 0, c.abortCode, 0, nil, true)
+		}
+		// Without a credit the end of the connection says the same.
+		c.abortSent, c.done = true, true
+		return
+	}
+	if c.growWanted && c.win.credits > 0 && c.slotFree() {
+		c.growWanted = false
+		var flags uint8
+		if c.drainSize {
+			flags = flagDrain
+		}
+		c.post(kindResize, flags, 0, 0, nil, true)
+	}
+	if c.ackWanted && c.canControl() {
+		c.ackWanted = false
+		c.post(kindClosed, 0, 0, 0, nil, true)
+	}
+	if c.pongWanted && c.canControl() {
+		c.pongWanted = false
+		c.post(kindPong, 0, c.pong, 0, nil, false)
+	}
+	c.pumpInbound()
+	c.pumpOutbound()
+	if len(c.held) > 0 && c.canData() && !(c.win.short() && c.win.wanted) {
+		c.flushHeld()
+	}
+	if c.finWanted && !c.finSent && len(c.held) == 0 && !c.out.active && c.canControl() {
+		c.finSent = true
+		if c.closing {
+			c.closeSent = true
+			c.post(kindClose, 0, 0, 0, nil, true)
+		} else {
+			c.post(kindFin, 0, 0, 0, nil, true)
+		}
+	}
+	if c.closing && !c.closeSent && c.finSent && c.canControl() {
+		c.closeSent = true
+		c.post(kindClose, 0, 0, 0, nil, true)
+	}
+	// Bytes wait here, and the peer has not been asked to let us go on.
+	if (len(c.held) > 0 || c.finWanted && !c.finSent) && !c.win.wanted && c.canControl() {
+		c.post(kindNop, 0, 0, 0, nil, true)
+	}
+	c.creditIfDue()
+}
+
+// block is called when a Write is about to wait for credits.
+func (c *core) block() {
+	if !c.canData() && c.canControl() {
+		c.post(kindNop, flagBlocked|flagMore, 0, 0, nil, true)
+	}
+}
+
+// ping asks the peer for a sign of life.
+func (c *core) ping() {
+	if c.canControl() {
+		c.post(kindPing, 0, c.stats.MessagesSent, 0, nil, true)
+	}
+}
+
+// resized acts on new receive buffers of the peer.
+func (c *core) resized(drain bool) {
+	if size := c.win.grants[c.win.n-1].size; c.attr.MaxInline < size && c.send.idle() && (size > c.send.size || drain) {
+		// Without memory the messages just stay smaller.
+		c.send.open(c.ep, min(busyReceives, c.attr.MaxSends), size)
+	}
+	if len(c.held) == 0 {
+		c.dropHeld()
+	}
+	if drain {
+		for c.win.old() > 0 && c.win.control() && c.slotFree() && !c.abortSent && !c.ended {
+			c.post(kindNop, 0, 0, 0, nil, false)
+		}
+	}
+}
+
+// closeWrite ends the stream to the peer after what was written.
+func (c *core) closeWrite() {
+	if !c.finWanted {
+		c.finWanted = true
+		c.pump()
+	}
+}
+
+// close ends the connection. Unread data makes it a reset, as with TCP; otherwise what was written is still delivered
+// and done becomes true when the peer has it.
+func (c *core) close() {
+	c.poll()
+	if c.queue.len() > 0 || c.in.active {
+		c.err = nil
+		c.abort(abortReset)
+		return
+	}
+	c.closing = true
+	if c.err != nil || c.ended || c.peerGone {
+		c.done = true
+		return
+	}
+	c.finWanted = true
+	c.pump()
+}
+
+// finish releases what the core holds, once nothing will be read or written. The endpoint is closed before.
+func (c *core) finish() {
+	for c.queue.len() > 0 {
+		if it := c.queue.pop(); it.gen < 0 {
+			pool.Put(it.own)
+		}
+	}
+	c.held = c.held[:0]
+	c.dropHeld()
+	c.dropInbound()
+	c.dropOutbound()
+	c.send.close(c.ep)
+	for i := range c.recv {
+		if c.recv[i].live() {
+			c.ep.Deregister(c.recv[i].region.Handle)
+			c.recv[i] = receives{}
+		}
+	}
+	c.queued, c.spilled = 0, 0
+	if c.err == nil {
+		c.err = syscall.ECONNRESET
+	}
+}

@@ -1,0 +1,72 @@
+package session
+
+// Every message takes one receive buffer of the peer's, and needs one credit. The last credits are kept for
+// messages that must not be stopped by data that nobody reads: data leaves reserve of them, control messages
+// leave one, which only kindCredit may use. A kindCredit never asks for credits, or two idle sides would exchange
+// them for ever; what it costs comes back with the next message of another kind.
+const reserve = 2
+
+// maxGrants bounds the sizes of buffers that a peer may have posted at a time.
+const maxGrants = 4
+
+// grant is a number of receive buffers of one size, posted by the peer.
+type grant struct{ count, size int }
+
+// window is what may be sent: the peer's receive buffers, in the order in which messages will take them.
+type window struct {
+	grants  [maxGrants]grant // the first n; the first is never used up unless it is the only one
+	n       int
+	credits int  // sum of counts
+	total   int  // buffers announced with the last size
+	wanted  bool // the peer has been asked, and has not granted anything since
+}
+
+// add takes credits of the current size.
+func (w *window) add(n int) error {
+	w.grants[w.n-1].count += n
+	w.credits += n
+	w.wanted = false
+	if w.credits > 1<<16 {
+		return protocolError("%d credits", w.credits)
+	}
+	w.trim()
+	return nil
+}
+
+// resize begins a new size.
+func (w *window) resize(n, size int) error {
+	if w.n == maxGrants || n < minReceives || size < minBuffer {
+		return protocolError("resize to %d buffers of %d bytes", n, size)
+	}
+	w.grants[w.n] = grant{0, size}
+	w.n++
+	w.total = n
+	return w.add(n)
+}
+
+// trim drops used up grants from the front.
+func (w *window) trim() {
+	for w.n > 1 && w.grants[0].count == 0 {
+		copy(w.grants[:], w.grants[1:w.n])
+		w.n--
+	}
+}
+
+// size is the size of the buffer that the next message will take.
+func (w *window) size() int { return w.grants[0].size }
+
+// use takes a credit.
+func (w *window) use() {
+	w.grants[0].count--
+	w.credits--
+	w.trim()
+}
+
+// old is the number of buffers left of sizes before the last.
+func (w *window) old() int { return w.credits - w.grants[w.n-1].count }
+
+func (w *window) data() bool    { return w.credits > reserve }
+func (w *window) control() bool { return w.credits > 1 }
+
+// short reports that few buffers are left: small writes gather into one message meanwhile.
+func (w *window) short() bool { return w.credits-reserve <= w.total/4 }

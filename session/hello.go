@@ -1,0 +1,103 @@
+package session
+
+import (
+	"encoding/binary"
+)
+
+// A hello is the first message of each side, at most provider.MaxFirstMessage bytes: magic, kind, range of
+// versions, then fields of tag, length and value. Fields that the reader does not know are skipped, and bytes
+// beyond the known ones of a field too, so that old and new versions talk. See docs/protocol.md.
+const (
+	helloMagic = 0x4b434f53 // "SOCK"
+	version    = 1          // the only one so far
+
+	helloOffer  = 1 // from the dialer
+	helloAnswer = 2 // from the listening side
+	helloRefuse = 3 // from the listening side, with a code
+)
+
+// Tags of hello fields.
+const (
+	tagReceives = 1 // u16 number and u32 size of the receives posted
+	tagModes    = 2 // u8: mode bits
+	tagRefusal  = 3 // u8: refusal code
+)
+
+// Mode bits.
+const (
+	modeReader   = 1 << iota // the sender of the hello can RDMA-read the peer's memory
+	modeReadable             // its memory can be RDMA-read
+)
+
+const helloFixed = 8
+
+// hello is a decoded hello.
+type hello struct {
+	kind       uint8
+	minVersion uint8
+	maxVersion uint8
+	receives   uint16
+	size       uint32
+	modes      uint8
+	refusal    uint8
+}
+
+func (h hello) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, helloMagic)
+	b = append(b, h.kind, h.minVersion, h.maxVersion, 0)
+	if h.kind == helloRefuse {
+		return append(b, tagRefusal, 1, h.refusal)
+	}
+	b = append(b, tagReceives, 6)
+	b = binary.LittleEndian.AppendUint16(b, h.receives)
+	b = binary.LittleEndian.AppendUint32(b, h.size)
+	return append(b, tagModes, 1, h.modes)
+}
+
+// parseHello decodes and checks a hello.
+func parseHello(b []byte) (h hello, err error) {
+	if len(b) < helloFixed || binary.LittleEndian.Uint32(b) != helloMagic {
+		return h, protocolError("no hello")
+	}
+	h.kind, h.minVersion, h.maxVersion = b[4], b[5], b[6]
+	if h.kind < helloOffer || h.kind > helloRefuse || h.minVersion > h.maxVersion {
+		return h, protocolError("malformed hello")
+	}
+	var seen [4]bool
+	for b = b[helloFixed:]; len(b) > 0; {
+		if len(b) < 2 || len(b) < 2+int(b[1]) {
+			return h, protocolError("hello cut short")
+		}
+		tag, v := b[0], b[2:2+int(b[1])]
+		b = b[2+len(v):]
+		need := map[uint8]int{tagReceives: 6, tagModes: 1, tagRefusal: 1}[tag]
+		if need == 0 {
+			continue
+		}
+		if len(v) < need || seen[tag] {
+			return h, protocolError("malformed hello field %d", tag)
+		}
+		seen[tag] = true
+		switch tag {
+		case tagReceives:
+			h.receives, h.size = binary.LittleEndian.Uint16(v), binary.LittleEndian.Uint32(v[2:])
+		case tagModes:
+			h.modes = v[0]
+		case tagRefusal:
+			h.refusal = v[0]
+		}
+	}
+	if h.kind == helloRefuse {
+		if !seen[tagRefusal] {
+			return h, protocolError("refusal without a code")
+		}
+		return h, nil
+	}
+	// A version that we share promises the fields of version 1; one that we do not share, nothing.
+	if h.minVersion <= version && version <= h.maxVersion {
+		if !seen[tagReceives] || !seen[tagModes] || h.receives < minReceives || h.size < minBuffer {
+			return h, protocolError("hello without usable receives")
+		}
+	}
+	return h, nil
+}

@@ -1,0 +1,231 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"sansock/provider"
+)
+
+// Side is the part that an end takes in the negotiation.
+type Side uint8
+
+const (
+	Dialer Side = iota
+	Listener
+)
+
+// Config are the settings of a session. The zero Config is usable.
+type Config struct {
+	// Timeout bounds the negotiation. 0: DefaultTimeout.
+	Timeout time.Duration
+
+	// ReadBuffer is how many received bytes, beyond the posted receive buffers, are kept while nobody reads, so
+	// that the peer's writes return. 0: DefaultReadBuffer.
+	ReadBuffer int
+
+	// Threshold is the size from which a write is sent by RDMA. 0: chosen by the provider's preference. Negative: never.
+	Threshold int
+}
+
+const (
+	DefaultTimeout    = 5 * time.Second
+	DefaultReadBuffer = 4 << 20
+)
+
+// Negotiate turns a connected endpoint into a session. It owns ep from the call on: after an error ep is closed. The
+// dialing side returns once the peer has agreed; the listening side once the dialer has confirmed, so that a dialer which
+// gave up leaves nothing behind.
+//
+// The error is ErrTimeout, ErrVersion, ErrProtocol or ErrMemory, a *RefusedError, ctx's cause, or the provider's (a
+// provider.Status). After none of them has the peer's application seen a connection.
+func Negotiate(ctx context.Context, ep provider.Endpoint, side Side, cfg Config) (*Conn, error) {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	if cfg.ReadBuffer <= 0 {
+		cfg.ReadBuffer = DefaultReadBuffer
+	}
+	c := newConn(ep, cfg)
+	ep.OnWake(c.wake)
+	n := negotiation{core: &c.core, side: side}
+	err := n.begin()
+	if err == nil {
+		err = n.run(ctx, c, cfg.Timeout)
+	}
+	if err != nil {
+		c.discard()
+		return nil, err
+	}
+	c.started()
+	return c, nil
+}
+
+// negotiation is the exchange of hellos, which can be driven without goroutines: begin, then step for every completion.
+type negotiation struct {
+	core *core
+	side Side
+	done bool
+}
+
+// begin posts the receives and, on the dialing side, sends the offer.
+func (n *negotiation) begin() error {
+	c := n.core
+	err := c.recv[0].open(c.ep, 0, c.levels[0])
+	if err == nil && c.attr.MaxInline < minBuffer {
+		err = c.send.open(c.ep, min(idleReceives, c.attr.MaxSends), minBuffer)
+	}
+	if err != nil {
+		switch provider.StatusOf(err) {
+		case provider.StatusNoMemory, provider.StatusLimit:
+			err = errors.Join(ErrMemory, err)
+			if n.side == Listener {
+				n.refuse(RefusedMemory)
+			}
+		}
+		return err
+	}
+	if n.side == Dialer {
+		return n.sendHello(hello{kind: helloOffer, minVersion: version, maxVersion: version})
+	}
+	return nil
+}
+
+// sendHello sends h with our receives and modes filled in.
+func (n *negotiation) sendHello(h hello) error {
+	c := n.core
+	r := &c.recv[0]
+	h.receives, h.size = uint16(r.count), uint32(r.size)
+	if c.reader != nil {
+		h.modes |= modeReader
+	}
+	if c.attr.RDMAReadable {
+		h.modes |= modeReadable
+	}
+	b := h.append(make([]byte, 0, minBuffer))
+	if len(b) <= c.attr.MaxInline {
+		return c.ep.PostSend(provider.Send{Inline: [2][]byte{b, nil}, Solicited: true})
+	}
+	if len(c.send.free) == 0 {
+		return ErrMemory
+	}
+	slot := c.send.free[len(c.send.free)-1]
+	c.send.free = c.send.free[:len(c.send.free)-1]
+	c.inFlight++
+	local := c.send.region.Segment(slot*c.send.size, len(b))
+	copy(local.Bytes, b)
+	return c.ep.PostSend(provider.Send{Context: uint64(slot), Local: local, Solicited: true})
+}
+
+// refuse tells the dialer, as well as it can be done, why there will be no session.
+func (n *negotiation) refuse(code uint8) {
+	n.sendHello(hello{kind: helloRefuse, minVersion: version, maxVersion: version, refusal: code})
+}
+
+// step acts on one completion.
+func (n *negotiation) step(p *provider.Completion) error {
+	c := n.core
+	switch {
+	case p.Op == provider.OpSend:
+		c.inFlight--
+		c.send.free = append(c.send.free, int(p.Context))
+		return p.Status.Err()
+	case p.Op != provider.OpRecv:
+		return provider.StatusDisconnected
+	case p.Status != provider.StatusOK:
+		return p.Status
+	}
+	_, slot := splitContext(p.Context)
+	r := &c.recv[0]
+	r.posted--
+	var buf [minBuffer]byte // a copy, as the peer may still change the original
+	b := buf[:copy(buf[:], r.segment(slot).Bytes[:min(p.Len, r.size)])]
+	if c.win.n > 0 {
+		return n.confirmed(b, slot)
+	}
+	h, err := parseHello(b)
+	switch {
+	case err != nil:
+		return err
+	case h.kind == helloRefuse && n.side == Dialer:
+		return &RefusedError{Code: h.refusal}
+	case (h.kind == helloOffer) != (n.side == Listener):
+		return protocolError("hello of the wrong side")
+	case h.minVersion > version || h.maxVersion < version:
+		if n.side == Listener {
+			n.refuse(RefusedVersion)
+		}
+		return ErrVersion
+	}
+	// Our own hello has taken, or will take, one of the peer's receives.
+	size := min(int(h.size), maxBuffer, c.attr.MaxMessage)
+	c.win.n, c.win.grants[0].size = 1, size
+	c.win.total = int(h.receives)
+	if err := c.win.add(int(h.receives) - 1); err != nil {
+		return err
+	}
+	c.peerReader = h.modes&modeReader != 0
+	if h.modes&modeReadable == 0 {
+		c.reader = nil // there will be nothing to read
+	}
+	c.repost(0, slot)
+	if n.side == Listener {
+		return n.sendHello(hello{kind: helloAnswer, minVersion: version, maxVersion: version})
+	}
+	c.post(kindReady, 0, 0, 0, nil, true)
+	n.done = true
+	if c.abortSent {
+		return provider.StatusDisconnected
+	}
+	return nil
+}
+
+// confirmed expects the dialer's last word.
+func (n *negotiation) confirmed(b []byte, slot int) error {
+	c := n.core
+	h, err := parseHeader(b)
+	if err == nil && (h.kind != kindReady || h.length != 0) {
+		err = protocolError("%v instead of ready", h.kind)
+	}
+	if err == nil {
+		err = c.granted(h)
+	}
+	if err != nil {
+		return err
+	}
+	c.repost(0, slot)
+	n.done = true
+	return nil
+}
+
+// run drives the negotiation to its end.
+func (n *negotiation) run(ctx context.Context, c *Conn, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrTimeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { c.rd.wake() })
+	defer stop()
+	for {
+		// One at a time: what follows the negotiation is not ours to take.
+		for !n.done && n.core.ep.Poll(n.core.comps[:1]) == 1 {
+			if err := n.step(&n.core.comps[0]); err != nil {
+				return err
+			}
+		}
+		if n.done {
+			return nil
+		}
+		c.rd.park()
+		if ctx.Err() != nil {
+			c.rd.unpark()
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+		}
+		if n.core.ep.Arm(provider.WakeAny) {
+			c.rd.unpark()
+			continue
+		}
+		c.rd.wait()
+	}
+}

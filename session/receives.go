@@ -1,0 +1,79 @@
+package session
+
+import "sansock/provider"
+
+// Sizes of the receive region. It begins small, so that an idle connection costs little, and grows when the peer
+// says that it has more to send.
+const (
+	minReceives = 4                        // fewest receive buffers that a side may announce
+	minBuffer   = provider.MaxFirstMessage // smallest receive buffer: a hello fits
+	maxBuffer   = 1 << 20                  // largest
+
+	idleReceives = 8
+	busyReceives = 16
+	busyBuffer   = 8<<10 + headerSize // a write of 8 KiB is one message
+)
+
+// level is a size of the receive region.
+type level struct{ count, size int }
+
+// levels returns the sizes that a receive region takes on this endpoint, smallest first.
+func levels(a provider.Attributes) []level {
+	idle := level{min(idleReceives, max(minReceives, a.MaxRecvs/2)), minBuffer}
+	busy := level{min(busyReceives, a.MaxRecvs-idle.count), min(busyBuffer, a.MaxMessage)}
+	l := append(make([]level, 0, 3), idle)
+	if busy.count < minReceives || busy.size <= idle.size {
+		return l
+	}
+	l = append(l, busy)
+	bulk := level{busyReceives, min(a.Buffered/busyReceives, a.MaxMessage, maxBuffer)}
+	if bulk.size >= 2*busy.size && busyReceives <= a.MaxRecvs-busy.count {
+		l = append(l, bulk)
+	}
+	return l
+}
+
+// receives is one receive region, cut into equal buffers for one message each.
+type receives struct {
+	region  provider.Region
+	size    int
+	count   int
+	posted  int  // buffers posted with the provider
+	held    int  // buffers whose data nobody has read yet
+	retired bool // replaced by another region: buffers are not posted again
+}
+
+func (r *receives) live() bool { return r.size != 0 }
+
+// segment is buffer i.
+func (r *receives) segment(i int) provider.Segment { return r.region.Segment(i*r.size, r.size) }
+
+// A receive's context names its region (0 or 1) and its buffer.
+func recvContext(gen, slot int) uint64      { return uint64(gen)<<32 | uint64(slot) }
+func splitContext(c uint64) (gen, slot int) { return int(c >> 32 & 1), int(uint32(c)) }
+
+// open allocates the region and posts every buffer.
+func (r *receives) open(ep provider.Endpoint, gen int, l level) error {
+	region, err := ep.Allocate(l.count * l.size)
+	if err != nil {
+		return err
+	}
+	*r = receives{region: region, size: l.size, count: l.count}
+	for i := range l.count {
+		if err := ep.PostRecv(provider.Recv{Context: recvContext(gen, i), Buffer: r.segment(i)}); err != nil {
+			// What is posted already stays so; the region is retired by those completions, or by Close.
+			r.retired = true
+			return err
+		}
+		r.posted++
+	}
+	return nil
+}
+
+// release gives a retired region back once no buffer of it is in use.
+func (r *receives) release(ep provider.Endpoint) {
+	if r.live() && r.retired && r.posted == 0 && r.held == 0 {
+		ep.Deregister(r.region.Handle)
+		*r = receives{}
+	}
+}

@@ -1,0 +1,164 @@
+package session
+
+import (
+	"syscall"
+	"time"
+)
+
+// timers are the clocks of a connection. None runs on an idle connection in its first state. All are used
+// with Conn.mu held.
+type timers struct {
+	soon      *time.Timer // progress after a moment
+	soonSet   bool
+	linger    *time.Timer // end of a closed connection
+	keep      *time.Timer
+	keepAlive keepAlive
+	shrink    *time.Timer
+	shrinkSet bool
+	quiet     uint64 // messages received when shrink was started
+}
+
+// stop stops all, at the end of the connection.
+func (t *timers) stop() {
+	for _, t := range []*time.Timer{t.soon, t.linger, t.keep, t.shrink} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+}
+
+// close stops those that a closed connection does not need.
+func (t *timers) close() {
+	t.keepAlive.idle = 0
+	if t.keep != nil {
+		t.keep.Stop()
+	}
+}
+
+// laterDelay gives a reader that is between two Reads the time to come back.
+const laterDelay = 200 * time.Microsecond
+
+// later kicks after a moment, unless that is under way. It needs mu.
+func (c *Conn) later() {
+	t := &c.timers
+	if t.soonSet {
+		return
+	}
+	t.soonSet = true
+	if t.soon == nil {
+		t.soon = time.AfterFunc(laterDelay, func() {
+			c.mu.Lock()
+			c.timers.soonSet = false
+			c.mu.Unlock()
+			c.kick()
+		})
+	} else {
+		t.soon.Reset(laterDelay)
+	}
+}
+
+// startLinger drops the connection if it has not ended by itself after d.
+func (t *timers) startLinger(c *Conn, d time.Duration) {
+	if t.linger == nil {
+		t.linger = time.AfterFunc(d, func() {
+			c.mu.Lock()
+			if !c.epClosed {
+				c.core.abort(abortTimeout)
+				c.closeEndpoint()
+			}
+			c.mu.Unlock()
+		})
+	}
+}
+
+// keepAlive is the state of keepalive probing.
+type keepAlive struct {
+	idle, interval time.Duration
+	count          int
+	probes         int    // sent without an answer
+	seen           uint64 // messages received when last looked
+}
+
+// SetKeepAlive sends a probe after idle without a message from the peer, and then every interval; after count probes
+// without an answer the connection fails with ETIMEDOUT. idle 0 switches it off.
+func (c *Conn) SetKeepAlive(idle, interval time.Duration, count int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed.Load() {
+		return syscall.EINVAL
+	}
+	t := &c.timers
+	t.keepAlive = keepAlive{idle: idle, interval: interval, count: count, seen: c.core.stats.MessagesReceived}
+	switch {
+	case c.epClosed:
+	case idle <= 0:
+		if t.keep != nil {
+			t.keep.Stop()
+		}
+	case t.keep == nil:
+		t.keep = time.AfterFunc(idle, c.probe)
+	default:
+		t.keep.Reset(idle)
+	}
+	return nil
+}
+
+// probe runs when the peer may have been silent for too long.
+func (c *Conn) probe() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := &c.timers.keepAlive
+	if c.epClosed || k.idle <= 0 {
+		return
+	}
+	c.core.poll()
+	next := k.interval
+	switch {
+	case c.core.stats.MessagesReceived != k.seen:
+		k.seen, k.probes, next = c.core.stats.MessagesReceived, 0, k.idle
+	case k.probes >= k.count:
+		c.core.fail(syscall.ETIMEDOUT, abortTimeout)
+	default:
+		k.probes++
+		c.core.ping()
+	}
+	c.settle()
+	if !c.epClosed {
+		c.timers.keep.Reset(next)
+	}
+}
+
+// shrinkAfter is how long a connection has to be silent before it gives its large receive region back.
+const shrinkAfter = 10 * time.Second
+
+// watchShrink starts to look for silence on a connection that has grown. It needs mu.
+func (c *Conn) watchShrink() {
+	t := &c.timers
+	if t.shrinkSet || c.core.level == 0 {
+		return
+	}
+	t.shrinkSet = true
+	t.quiet = c.core.stats.MessagesReceived
+	if t.shrink == nil {
+		t.shrink = time.AfterFunc(shrinkAfter, c.shrink)
+	} else {
+		t.shrink.Reset(shrinkAfter)
+	}
+}
+
+func (c *Conn) shrink() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timers.shrinkSet = false
+	if c.epClosed {
+		return
+	}
+	c.core.poll()
+	if c.core.stats.MessagesReceived == c.timers.quiet {
+		c.core.shrink()
+		if len(c.core.held) == 0 {
+			c.core.dropHeld()
+		}
+	}
+	c.settle()
+}

@@ -1,0 +1,269 @@
+package session
+
+import (
+	pool "github.com/libp2p/go-buffer-pool"
+
+	"sansock/provider"
+)
+
+// inbound is a large write of the peer's that is being received. There is one at a time, as the peer's Write waits for
+// it, and it follows everything that is queued.
+//
+// Its bytes are fetched in pieces, each straight into the buffer of a waiting Read or, where nobody reads, into a
+// buffer of our own. In read mode a piece is one RDMA read of ours. In write mode we expose the memory as a
+// target, and the peer writes and says so.
+type inbound struct {
+	active  bool
+	id      uint64
+	total   uint64
+	taken   uint64 // bytes fetched
+	desc    provider.Descriptor
+	read    bool // read mode
+	revoked bool // the peer takes it back: no new piece
+
+	busy   bool   // a piece is under way: dst belongs to the device
+	user   bool   // dst is a Read's, not our own
+	dst    []byte // where the piece goes
+	handle provider.Handle
+	got    int  // bytes of a finished piece that the Read has not noticed yet
+	over   bool // the Read's piece has ended
+
+	targetWanted bool // to be sent
+	target       target
+	untarget     bool // kindUntarget to be sent
+	doneWanted   bool // kindDone to be sent
+	doneID       uint64
+	doneCount    uint64
+}
+
+const (
+	directRead = 8 << 10  // from this size on a Read's own buffer is worth a piece
+	ownPiece   = 64 << 10 // piece that is fetched into a buffer of our own
+	maxPiece   = 64 << 20 // bounds how long the end of a piece must be waited for
+)
+
+// ready reports that a Read can do something about the offer.
+func (in *inbound) ready() bool { return in.over || in.active && !in.busy && !in.revoked }
+
+// offered begins an offer.
+func (c *core) offered(id uint64, o offer) error {
+	if c.in.active || c.eof || c.in.doneWanted {
+		return protocolError("offer %d in the middle of another, or after the end", id)
+	}
+	if o.read && c.reader == nil {
+		return protocolError("offer to read without RDMA read")
+	}
+	if c.closing || c.aborting {
+		c.abort(abortReset)
+		return nil
+	}
+	c.in.active, c.in.id, c.in.total, c.in.taken = true, id, o.total, 0
+	c.in.desc, c.in.read, c.in.revoked = o.desc, o.read, false
+	return nil
+}
+
+// pull begins to fetch a piece of the offer: into p or, where p is small or nil, into a buffer of our own, within
+// the limit of those. It reports whether a piece has begun. In read mode the caller then posts op, without holding up
+// anybody else, and reports the result to pullPosted.
+func (c *core) pull(p []byte) (op provider.RDMA, begun bool) {
+	in := &c.in
+	if !in.active || in.busy || in.revoked || c.ended || c.done || c.aborting {
+		return op, false
+	}
+	left := in.total - in.taken
+	if in.user = len(p) >= directRead || uint64(len(p)) >= left; in.user {
+		in.dst = p[:min(uint64(len(p)), left, maxPiece)]
+	} else {
+		room := c.readBuffer - c.spilled
+		if p != nil {
+			room = max(room, ownPiece) // somebody is reading it right away
+		}
+		n := min(left, ownPiece, uint64(max(room, 0)))
+		if n == 0 {
+			return op, false
+		}
+		in.dst = pool.Get(int(n))
+	}
+	if in.read {
+		in.dst = in.dst[:min(len(in.dst), c.attr.MaxRDMA)]
+	}
+	if err := c.register(); err != nil {
+		// Let the peer copy instead.
+		c.stats.Fallbacks.ReceiveRegistration++
+		c.dropPiece()
+		c.endOffer(in.taken)
+		c.pump()
+		return op, false
+	}
+	in.busy = true
+	if !in.read {
+		in.targetWanted = true
+		c.pump()
+		return op, true
+	}
+	return provider.RDMA{
+		Local:  provider.Segment{Bytes: in.dst, Handle: in.handle},
+		Remote: in.desc,
+		Offset: in.taken,
+	}, true
+}
+
+// register makes dst usable by the device.
+func (c *core) register() error {
+	in := &c.in
+	in.handle = 0
+	if in.read && !c.attr.LocalRegistration {
+		return nil
+	}
+	var r provider.Region
+	var err error
+	if in.read {
+		r, err = c.ep.Register(in.dst)
+	} else if r, err = c.ep.Expose(in.dst, provider.RightWrite); err == nil {
+		in.target = target{length: uint64(len(in.dst)), desc: r.Descriptor}
+	}
+	if err == nil {
+		in.handle = r.Handle
+		c.stats.Registrations++
+	}
+	return err
+}
+
+// unregister undoes register.
+func (c *core) unregister() {
+	if c.in.handle != 0 {
+		c.ep.Deregister(c.in.handle)
+		c.in.handle = 0
+	}
+}
+
+// pullPosted reports the result of posting the op that pull returned.
+func (c *core) pullPosted(err error) {
+	if err == nil {
+		return
+	}
+	c.postFailed(err)
+	c.pieceEnded(0)
+}
+
+// pulled acts on the completion of an RDMA read.
+func (c *core) pulled(s provider.Status) {
+	if !c.in.busy {
+		return
+	}
+	if s == provider.StatusOK {
+		c.stats.ReadTransfers++
+		c.pieceEnded(len(c.in.dst))
+		return
+	}
+	c.pieceEnded(0)
+	if s != provider.StatusAborted && s != provider.StatusDisconnected {
+		c.fail(s, abortFailed)
+	}
+}
+
+// wrote acts on the peer's word that it has written n bytes of the target.
+func (c *core) wrote(id, n uint64) error {
+	in := &c.in
+	if !in.active || in.read || in.id != id || !in.busy || in.targetWanted || n > uint64(len(in.dst)) {
+		return protocolError("%d bytes written for offer %d", n, id)
+	}
+	if n > 0 {
+		c.stats.WriteTransfers++
+	}
+	c.pieceEnded(int(n))
+	return nil
+}
+
+// pieceEnded takes the n bytes that arrived. From here on the device does not touch dst.
+func (c *core) pieceEnded(n int) {
+	in := &c.in
+	c.unregister()
+	in.taken += uint64(n)
+	c.stats.BytesRDMAIn += uint64(n)
+	in.busy, in.targetWanted, in.untarget = false, false, false
+	if in.user {
+		in.got, in.over, in.dst = n, true, nil
+	} else if n > 0 {
+		c.queue.push(item{data: in.dst[:n], own: in.dst, gen: -1})
+		c.queued += n
+		c.spilled += n
+		in.dst = nil
+	} else {
+		c.dropPiece()
+	}
+	switch {
+	case !in.active:
+	case in.taken == in.total && !in.read:
+		in.active = false // the peer, who wrote it, knows
+	case in.taken == in.total || in.revoked:
+		c.endOffer(in.taken)
+	}
+}
+
+// dropPiece gives up dst.
+func (c *core) dropPiece() {
+	if c.in.dst != nil && !c.in.user {
+		pool.Put(c.in.dst)
+	}
+	c.in.dst = nil
+}
+
+// takePiece returns what a finished piece brought into the Read's buffer.
+func (c *core) takePiece() int {
+	n := c.in.got
+	c.in.got, c.in.over = 0, false
+	return n
+}
+
+// endOffer ends the offer, of which count bytes were taken. The peer sends the rest in messages.
+func (c *core) endOffer(count uint64) {
+	c.in.active = false
+	c.in.doneWanted, c.in.doneID, c.in.doneCount = true, c.in.id, count
+}
+
+// revoked acts on the peer's wish to take its offer back.
+func (c *core) revoked(id uint64) error {
+	if c.in.active && c.in.id == id {
+		c.in.revoked = true
+		if !c.in.busy {
+			c.endOffer(c.in.taken)
+		}
+	}
+	return nil // otherwise the done message has crossed it
+}
+
+// stopPiece asks the peer to end the piece that is being written, because the Read has to return.
+func (c *core) stopPiece() {
+	if c.in.busy && !c.in.read && !c.in.targetWanted && !c.in.untarget {
+		c.in.untarget = true
+		c.pump()
+	}
+}
+
+// pumpInbound sends the control messages of the inbound offer.
+func (c *core) pumpInbound() {
+	in := &c.in
+	if in.targetWanted && c.canControl() {
+		in.targetWanted = false
+		in.target.put(c.scratch[headerSize:])
+		c.post(kindTarget, 0, in.id, targetSize, nil, true)
+	}
+	if in.untarget && in.busy && c.canControl() {
+		in.untarget = false
+		c.post(kindUntarget, 0, in.id, 0, nil, true)
+	}
+	if in.doneWanted && c.canControl() {
+		in.doneWanted = false
+		c.putCount(in.doneCount)
+		c.post(kindDone, 0, in.doneID, 8, nil, true)
+	}
+}
+
+// dropInbound ends a piece under way after the endpoint was closed, which made sure that the device is done with it.
+func (c *core) dropInbound() {
+	if c.in.busy {
+		c.pieceEnded(0)
+	}
+	c.in.active = false
+}
