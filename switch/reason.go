@@ -39,7 +39,7 @@ const (
 	// ReasonUnsupported: the provider does not offer what was needed.
 	ReasonUnsupported
 
-	// ReasonMemory: no memory that the device can reach, or no registrations, are left for another connection.
+	// ReasonMemory: memory that the device can reach, registrations or queue entries have run out.
 	ReasonMemory
 
 	// ReasonLink: the link or the device failed.
@@ -48,26 +48,26 @@ const (
 	// ReasonNoListener: nothing listens there on the SAN.
 	ReasonNoListener
 
-	// ReasonRefused: the peer refused the connection on the SAN. Dial falls back to TCP after it only
-	// where the name dialed has further addresses.
+	// ReasonRefused: the peer refused the connection on the SAN. Only where the name dialed has further addresses
+	// does Dial go on over TCP then.
 	ReasonRefused
 
-	// ReasonUnreachable: the SAN has no way to the host. Dial falls back after it as after ReasonRefused.
+	// ReasonUnreachable: the SAN has no way to the host. Dial goes on as after ReasonRefused.
 	ReasonUnreachable
 
-	// ReasonDisconnected: the peer went away before the session was negotiated.
+	// ReasonDisconnected: the peer went away before there was a session.
 	ReasonDisconnected
 
 	// ReasonTimeout: the SAN gave no answer in time.
 	ReasonTimeout
 
-	// ReasonCanceled: the attempt was called off.
+	// ReasonCanceled: the attempt on the SAN was called off.
 	ReasonCanceled
 
 	// ReasonRaceLost: TCP was connected before the SAN was.
 	ReasonRaceLost
 
-	// ReasonCached: an attempt on the SAN failed a short while ago, so none was made. Route.Err has that failure.
+	// ReasonCached: an attempt on the SAN failed a short while ago, so none was made. Route.Err is that failure.
 	ReasonCached
 
 	// ReasonNegotiation: the peer did not keep to the session protocol.
@@ -76,10 +76,10 @@ const (
 	// ReasonVersion: the two sides share no version of the session protocol.
 	ReasonVersion
 
-	// ReasonPeerDeclined: the peer can use the SAN, but did not want to. Route.Peer has its reason.
+	// ReasonPeerDeclined: the peer was reached over the SAN and wants TCP instead. Route.Peer is its reason.
 	ReasonPeerDeclined
 
-	// ReasonBusy: more connections are being set up than this side allows at a time.
+	// ReasonBusy: more connections are being set up than a listener allows at a time.
 	ReasonBusy
 
 	// ReasonPlainClient: the connection was accepted over TCP, as its client chose TCP.
@@ -90,9 +90,9 @@ const (
 
 var reasonText = [reasons]string{
 	ReasonNone:           "unknown",
-	ReasonSAN:            "SAN",
+	ReasonSAN:            "SAN works",
 	ReasonNetwork:        "not a TCP network",
-	ReasonDisabled:       "no SAN providers",
+	ReasonDisabled:       "no SAN in use",
 	ReasonControl:        "Control function set",
 	ReasonLocalAddr:      "local address not available on the SAN",
 	ReasonNoProvider:     "no SAN provider for the address",
@@ -103,14 +103,14 @@ var reasonText = [reasons]string{
 	ReasonNoListener:     "no listener on the SAN",
 	ReasonRefused:        "refused on the SAN",
 	ReasonUnreachable:    "unreachable over the SAN",
-	ReasonDisconnected:   "disconnected during negotiation",
+	ReasonDisconnected:   "peer disconnected on the SAN",
 	ReasonTimeout:        "SAN timed out",
-	ReasonCanceled:       "canceled",
-	ReasonRaceLost:       "TCP was faster",
+	ReasonCanceled:       "SAN attempt canceled",
+	ReasonRaceLost:       "TCP was faster than the SAN",
 	ReasonCached:         "SAN failed recently",
-	ReasonNegotiation:    "negotiation failed",
+	ReasonNegotiation:    "peer does not speak the session protocol",
 	ReasonVersion:        "no common protocol version",
-	ReasonPeerDeclined:   "peer declined",
+	ReasonPeerDeclined:   "peer declined the SAN",
 	ReasonBusy:           "too many connections being set up",
 	ReasonPlainClient:    "client chose TCP",
 }
@@ -120,22 +120,18 @@ func (r Reason) String() string {
 	if r < reasons {
 		return reasonText[r]
 	}
-	return "invalid reason"
+	return "unknown"
 }
 
-// reasonOf returns the reason that a failed attempt on the SAN gives to use TCP. It is the only place that
-// maps errors of providers and sessions to reasons.
+// reasonOf returns the reason that err, the error of a provider or of a session's negotiation, gives for not using
+// the SAN.
 func reasonOf(err error) Reason {
 	var declined *session.RefusedError
-	var late *failure
+	var status provider.Status
 	switch {
-	case err == nil:
-		return ReasonSAN
-	case errors.As(err, &late):
-		return late.reason
-	case errors.As(err, &declined):
+	case errors.As(err, &declined), rejectionOf(err) != rejectFinal:
 		return ReasonPeerDeclined
-	case errors.Is(err, session.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, session.ErrTimeout):
 		return ReasonTimeout
 	case errors.Is(err, session.ErrVersion):
 		return ReasonVersion
@@ -143,20 +139,55 @@ func reasonOf(err error) Reason {
 		return ReasonNegotiation
 	case errors.Is(err, session.ErrMemory):
 		return ReasonMemory
+	case errors.As(err, &status):
+		return reasonOfStatus(status)
+	case errors.Is(err, context.DeadlineExceeded):
+		return ReasonTimeout
 	case errors.Is(err, context.Canceled):
 		return ReasonCanceled
 	}
-	var s provider.Status
-	if !errors.As(err, &s) {
-		return ReasonProviderFailed
-	}
-	return reasonOfStatus(s)
-}
-
-func reasonOfStatus(s provider.Status) Reason {
 	return ReasonProviderFailed
 }
 
-type failure struct{ reason Reason }
+func reasonOfStatus(s provider.Status) Reason {
+	switch s {
+	case provider.StatusRefused:
+		return ReasonRefused
+	case provider.StatusUnreachable:
+		return ReasonUnreachable
+	case provider.StatusNoListener:
+		return ReasonNoListener
+	case provider.StatusAborted, provider.StatusDisconnected:
+		return ReasonDisconnected
+	case provider.StatusTimeout:
+		return ReasonTimeout
+	case provider.StatusLink:
+		return ReasonLink
+	case provider.StatusNoMemory, provider.StatusLimit, provider.StatusQueueFull:
+		return ReasonMemory
+	case provider.StatusAddrInUse, provider.StatusAddrNotAvail:
+		return ReasonLocalAddr
+	case provider.StatusUnsupported:
+		return ReasonUnsupported
+	}
+	// What is left is the fault of a provider, or of the session above it: operations on memory in use, with memory
+	// that is not registered, too long, or on something that is closed.
+	return ReasonProviderFailed
+}
 
-func (*failure) Error() string { return "" }
+// peerReasonOf returns the reason that the peer gave in err, ReasonNone if it gave none.
+func peerReasonOf(err error) Reason {
+	var declined *session.RefusedError
+	if errors.As(err, &declined) {
+		switch declined.Code {
+		case session.RefusedMemory:
+			return ReasonMemory
+		case session.RefusedVersion:
+			return ReasonVersion
+		case session.RefusedBusy:
+			return ReasonBusy
+		}
+		return ReasonNone
+	}
+	return rejectionOf(err).reason()
+}

@@ -1,60 +1,31 @@
 // Package sanswitch is the socket switch: it decides for each connection whether it goes over a system-area
-// network (SAN) or over TCP, and says why. It listens on both at one address, and dials the SAN with TCP as the
+// network (SAN) or over TCP, and says why. Listen takes both at one address. Dial tries the SAN with TCP as the
 // net below.
 package sanswitch
 
 import (
-	"context"
 	"errors"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"sansock/provider"
 	"sansock/session"
 )
 
-// Path is how a connection travels.
-type Path uint8
-
-const (
-	PathTCP   Path = iota + 1 // over TCP
-	PathSAN                   // over a SAN
-	PathOther                 // over another network, which was left to net
-)
-
-// String returns "tcp", "san" or "other".
-func (p Path) String() string {
-	switch p {
-	case PathTCP:
-		return "tcp"
-	case PathSAN:
-		return "san"
-	case PathOther:
-		return "other"
-	}
-	return "invalid path"
-}
-
-// Route says which path a connection took, and why.
-type Route struct {
-	Path     Path
-	Provider string // name of the provider, on the SAN path
-	Reason   Reason // why this side took the path
-	Peer     Reason // what the peer gave as its reason, ReasonNone if it said nothing
-	Err      error  // the failure on the SAN that led to another path, for people to read; nil on the SAN path
-}
-
-// Result is a connection: exactly one of Session and Conn is set.
-type Result struct {
-	Session *session.Conn // over the SAN
-	Conn    net.Conn      // a *net.TCPConn over TCP; for other networks what net returned
-	Route   Route
-}
-
 // Defaults of Config.
 const (
 	DefaultHeadStart   = 50 * time.Millisecond
 	DefaultNegativeTTL = 30 * time.Second
+)
+
+// Bounds that keep a failing provider or a hostile peer from holding on to anything for long.
+const (
+	connectTimeout = 15 * time.Second // of a provider's Dial
+	acceptTimeout  = 5 * time.Second  // of a provider's Accept of one request
+
+	maxWaiting  = 4096 // connections that wait for Accept, as many as the kernel lets wait (somaxconn)
+	maxHalfOpen = 1024 // connections that are being set up, of one listener
 )
 
 // Config has the options of a Switch.
@@ -65,59 +36,77 @@ type Config struct {
 	// Session has the options of the sessions.
 	Session session.Config
 
-	// HeadStart is how long Dial waits for the SAN before it tries TCP too. 0: DefaultHeadStart. Negative: not at all.
+	// HeadStart is how long Dial waits for the SAN before it tries TCP as well. 0: DefaultHeadStart. Negative:
+	// it does not wait.
 	HeadStart time.Duration
 
-	// NegativeTTL is how long Dial goes without the SAN to a destination that it has failed to reach
-	// over it. 0: DefaultNegativeTTL. Negative: not at all.
+	// NegativeTTL is how long Dial goes without the SAN to a destination that it could not reach over
+	// it. 0: DefaultNegativeTTL. Negative: failures are not remembered.
 	NegativeTTL time.Duration
 }
 
 // Switch dials and listens. All methods may be called from any goroutine.
 type Switch struct {
-	cfg Config
+	session   session.Config
+	lead      time.Duration
+	table     *table
+	negatives *negatives
+	closed    atomic.Bool
+
+	waiting, halfOpen int // maxWaiting, maxHalfOpen; smaller in tests
 }
 
 // New returns a Switch, which owns the providers from then on.
 func New(cfg Config) *Switch {
-	return &Switch{cfg: cfg}
-}
-
-// Close closes the providers, and with them what listens on their SANs. Connections live on, as do listeners on TCP, and Dial
-// and Listen go on over TCP.
-func (s *Switch) Close() error { return errors.New("not yet") }
-
-// Dial is being written.
-func (s *Switch) Dial(ctx context.Context, d *net.Dialer, network, address string) (Result, error) {
-	c, err := d.DialContext(ctx, network, address)
-	return Result{Conn: c, Route: Route{Path: PathTCP, Reason: ReasonDisabled}}, err
-}
-
-// Listen is being written.
-func (s *Switch) Listen(ctx context.Context, lc *net.ListenConfig, network, address string) (*Listener, error) {
-	ln, err := lc.Listen(ctx, network, address)
-	if err != nil {
-		return nil, err
+	if cfg.HeadStart == 0 {
+		cfg.HeadStart = DefaultHeadStart
 	}
-	return &Listener{ln: ln}, nil
+	if cfg.NegativeTTL == 0 {
+		cfg.NegativeTTL = DefaultNegativeTTL
+	}
+	return &Switch{
+		session:   cfg.Session,
+		lead:      cfg.HeadStart,
+		table:     newTable(cfg.Providers),
+		negatives: newNegatives(cfg.NegativeTTL),
+		waiting:   maxWaiting,
+		halfOpen:  maxHalfOpen,
+	}
 }
 
-// Listener is being written.
-type Listener struct{ ln net.Listener }
-
-// Accept is being written.
-func (l *Listener) Accept() (Result, error) {
-	c, err := l.ln.Accept()
-	return Result{Conn: c, Route: Route{Path: PathTCP, Reason: ReasonDisabled}}, err
+// Close closes the providers, and with them everything that listens on their SANs: a listener on both paths
+// goes on over TCP. Connections live on. Dial and Listen work without SANs from then on. Closing again does nothing.
+func (s *Switch) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	var errs []error
+	for _, p := range s.table.providers {
+		errs = append(errs, p.Close())
+	}
+	return errors.Join(errs...)
 }
 
-// Close is being written.
-func (l *Listener) Close() error { return l.ln.Close() }
+// disabled reports whether there is no SAN to think of.
+func (s *Switch) disabled() bool { return len(s.table.providers) == 0 || s.closed.Load() }
 
-// Addr is being written.
-func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
+// Result is a connection: exactly one of Session and Conn is set.
+type Result struct {
+	Session *session.Conn // over the SAN
+	Conn    net.Conn      // a *net.TCPConn over TCP; for other networks what net returned
+	Route   Route
+}
 
-// SetDeadline is being written.
-func (l *Listener) SetDeadline(t time.Time) error {
-	return l.ln.(interface{ SetDeadline(time.Time) error }).SetDeadline(t)
+// abort ends a connection that nobody wants, as the kernel ends those that wait in a listener when it is closed:
+// the peer sees a reset.
+func (r Result) abort() {
+	if r.Session != nil {
+		r.Session.SetLinger(0)
+		r.Session.Close()
+		return
+	}
+	if c, ok := r.Conn.(*net.TCPConn); ok {
+		c.SetLinger(0)
+	}
+	r.Conn.Close()
 }

@@ -1,0 +1,90 @@
+package sanswitch
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"sansock/session"
+)
+
+// attempt is a dial over the SAN.
+type attempt struct {
+	session session.Config
+	dst     netip.AddrPort
+	ways    []way // the providers to try one after the other, at least one
+	local   netip.AddrPort
+
+	// reached, if not nil, is called once a peer has accepted on the SAN.
+	reached func()
+}
+
+// atOnce is how soon an answer comes that is not worth avoiding.
+const atOnce = 20 * time.Millisecond
+
+// failure is the error of an attempt.
+type failure struct {
+	err   error // what failed
+	final error // if not nil, what TCP would fail with too, as net would have it
+
+	// cheap tells that the SAN said at once that nothing listens there, or that there is too much to do just now. That may
+	// change at any moment, and asking again costs little.
+	cheap bool
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// run makes the attempt: the first provider that connects, or refuses for good, ends it. The error is a *failure, that of
+// the first provider if there are several.
+func (a *attempt) run(ctx context.Context) (Result, error) {
+	start := time.Now()
+	var first *failure
+	for _, w := range a.ways {
+		s, f := a.connect(ctx, w)
+		if f == nil {
+			return Result{Session: s, Route: Route{Path: PathSAN, Provider: w.provider.Name(), Reason: ReasonSAN}}, nil
+		}
+		f.cheap = f.cheap && time.Since(start) < atOnce
+		if f.final != nil || ctx.Err() != nil {
+			return Result{}, f
+		}
+		if first == nil {
+			first = f
+		}
+		first.cheap = first.cheap && f.cheap
+	}
+	return Result{}, first
+}
+
+// connect makes a session over one provider.
+func (a *attempt) connect(ctx context.Context, w way) (*session.Conn, *failure) {
+	dialCtx, cancel := context.WithTimeout(ctx, connectTimeout)
+	ep, err := w.provider.Dial(dialCtx, a.localOn(w), a.dst)
+	cancel()
+	if err != nil {
+		f := &failure{err: err, final: refusal(err)}
+		f.cheap = reasonOf(err) == ReasonNoListener || peerReasonOf(err) == ReasonBusy
+		return nil, f
+	}
+	if a.reached != nil {
+		a.reached()
+	}
+	s, err := session.Negotiate(ctx, ep, session.Dialer, a.session)
+	if err != nil {
+		return nil, &failure{err: err}
+	}
+	return s, nil
+}
+
+// localOn is the local address to bind to. A provider chooses the address of this host and the port, but not one of
+// them alone without knowing the other's family.
+func (a *attempt) localOn(w way) netip.AddrPort {
+	if a.local.Port() != 0 && a.local.Addr().IsUnspecified() {
+		return netip.AddrPortFrom(w.local, a.local.Port())
+	}
+	if a.local.Port() == 0 && a.local.Addr().IsUnspecified() {
+		return netip.AddrPort{}
+	}
+	return a.local
+}

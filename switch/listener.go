@@ -1,0 +1,152 @@
+package sanswitch
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// Listener takes connections over TCP and SANs at one address, or over other networks for net. All methods may be
+// called from any goroutine.
+type Listener struct {
+	network string
+	addr    net.Addr
+	ln      net.Listener  // nil on "san" networks
+	sans    []sanListener // none: Accept is that of ln
+	route   Route         // of connections over ln
+	sw      *Switch
+
+	// arrivals hands connections and errors over to Accept. It is unbuffered: who has one waits with it, so that one
+	// connection over TCP at most is taken from the kernel before it is asked for.
+	arrivals chan arrival
+	pending  pending
+	deadline deadline
+	serving  sync.WaitGroup // the loops that accept on SANs
+
+	// ctx ends when the listener is closed, and with it what is being set up.
+	ctx   context.Context
+	close context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// arrival is what Accept returns.
+type arrival struct {
+	Result
+	err error
+}
+
+// plainListener returns a Listener that is ln.
+func plainListener(ln net.Listener, network string, r Route) *Listener {
+	return &Listener{network: network, addr: ln.Addr(), ln: ln, route: r}
+}
+
+// newListener returns a Listener for ln, if it is not nil, and for one SAN listener at least.
+func (s *Switch) newListener(network string, ln net.Listener, addr net.Addr, sans []sanListener, r Route) *Listener {
+	l := &Listener{network: network, addr: addr, ln: ln, sans: sans, route: r, sw: s}
+	l.arrivals = make(chan arrival)
+	l.pending = pending{maxWaiting: s.waiting, maxHalfOpen: s.halfOpen}
+	l.ctx, l.close = context.WithCancel(context.Background())
+	if ln != nil {
+		go l.serveTCP()
+	}
+	for _, san := range sans {
+		l.serving.Go(func() { l.serveSAN(san) })
+	}
+	if ln == nil {
+		go func() {
+			// Without any SAN left, as after the switch is closed, Accept would wait for ever.
+			l.serving.Wait()
+			l.shut()
+		}()
+	}
+	return l
+}
+
+// Accept waits for a connection over any path. Errors are those of net: after Close one that is net.ErrClosed, past the
+// deadline one that is os.ErrDeadlineExceeded, and errors of the TCP listener, as they come, one for each call.
+func (l *Listener) Accept() (Result, error) {
+	if len(l.sans) == 0 {
+		c, err := l.ln.Accept()
+		if err != nil {
+			return Result{}, err
+		}
+		return Result{Conn: c, Route: l.route}, nil
+	}
+	for {
+		at, changed := l.deadline.get()
+		if l.ctx.Err() != nil {
+			return Result{}, l.opError("accept", net.ErrClosed)
+		}
+		var timeout <-chan time.Time
+		if !at.IsZero() {
+			d := time.Until(at)
+			if d <= 0 {
+				return Result{}, l.opError("accept", os.ErrDeadlineExceeded)
+			}
+			timeout = time.After(d)
+		}
+		select {
+		case a := <-l.arrivals:
+			return a.Result, a.err
+		case <-l.ctx.Done():
+		case <-changed:
+		case <-timeout:
+		}
+	}
+}
+
+// Close stops listening and wakes Accept. Connections that were not accepted yet are reset, on both paths; those
+// that were are left alone.
+func (l *Listener) Close() error {
+	if len(l.sans) == 0 {
+		return l.ln.Close()
+	}
+	if ok, err := l.shut(); ok {
+		return err
+	}
+	return l.opError("close", net.ErrClosed)
+}
+
+// shut closes the listener, and reports false if it was closed before.
+func (l *Listener) shut() (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false, nil
+	}
+	l.closed = true
+	l.close()
+	closeAll(l.sans)
+	if l.ln != nil {
+		return true, l.ln.Close()
+	}
+	return true, nil
+}
+
+// Addr returns the address that is listened on, a *net.TCPAddr except on other networks. It is shared by all calls: do not
+// modify it.
+func (l *Listener) Addr() net.Addr { return l.addr }
+
+// SetDeadline bounds the calls of Accept that wait now and those to come. A zero t clears the bound.
+func (l *Listener) SetDeadline(t time.Time) error {
+	if len(l.sans) == 0 {
+		if d, ok := l.ln.(interface{ SetDeadline(time.Time) error }); ok {
+			return d.SetDeadline(t)
+		}
+		return l.opError("set", errors.ErrUnsupported)
+	}
+	if l.ctx.Err() != nil {
+		return l.opError("set", net.ErrClosed)
+	}
+	l.deadline.set(t)
+	return nil
+}
+
+func (l *Listener) opError(op string, err error) error {
+	return &net.OpError{Op: op, Net: l.network, Addr: l.addr, Err: err}
+}
