@@ -1,0 +1,147 @@
+package emu
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"sansock/provider"
+)
+
+// listener queues connection requests for one address.
+type listener struct {
+	prov    *Provider
+	addr    netip.AddrPort
+	backlog int
+
+	mu     sync.Mutex // below nothing, above nothing
+	cond   sync.Cond  // a request has come, or the listener has closed
+	queue  []*request
+	closed bool
+}
+
+// request is one Dial that waits.
+type request struct {
+	dialer        *Provider
+	to            *listener
+	local, remote netip.AddrPort // as the listener sees them
+
+	mu       sync.Mutex
+	answered bool        // by Accept, Reject, or the dialer's giving up
+	answer   chan answer // holds one
+}
+
+type answer struct {
+	ep  *endpoint
+	err error
+}
+
+func (r *request) take() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := !r.answered
+	r.answered = true
+	return first
+}
+
+// refuse answers with StatusRefused.
+func (r *request) refuse(reason []byte) bool {
+	if !r.take() {
+		return false
+	}
+	r.answer <- answer{err: &provider.Error{Provider: r.dialer.name, Op: "dial", Status: provider.StatusRefused,
+		Reason: slices.Clone(reason[:min(len(reason), provider.MaxReject)])}}
+	return true
+}
+
+// enqueue hands r over. It fails when the backlog is full, or l is closed.
+func (l *listener) enqueue(r *request) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return provider.StatusNoListener
+	case len(l.queue) >= l.backlog:
+		return provider.StatusRefused
+	}
+	l.queue = append(l.queue, r)
+	l.cond.Signal()
+	return nil
+}
+
+// withdraw removes a request whose dialer has given up, so that it does not fill the backlog.
+func (l *listener) withdraw(r *request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.queue, r); i >= 0 {
+		l.queue = slices.Delete(l.queue, i, i+1)
+	}
+}
+
+// Accept implements provider.Listener.
+func (l *listener) Accept() (provider.Request, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		if l.closed {
+			return nil, l.prov.failure("accept", provider.StatusClosed)
+		}
+		if len(l.queue) > 0 {
+			break
+		}
+		l.cond.Wait()
+	}
+	r := l.queue[0]
+	l.queue = slices.Delete(l.queue, 0, 1)
+	return r, nil
+}
+
+// Addr implements provider.Listener.
+func (l *listener) Addr() netip.AddrPort { return l.addr }
+
+// Close implements provider.Listener.
+func (l *listener) Close() error {
+	l.prov.fabric.unbind(l)
+	l.mu.Lock()
+	l.closed = true
+	waiting := l.queue
+	l.queue = nil
+	l.cond.Broadcast()
+	l.mu.Unlock()
+	for _, r := range waiting {
+		r.refuse(nil)
+	}
+	l.prov.forgetListener(l)
+	return nil
+}
+
+// LocalAddr implements provider.Request.
+func (r *request) LocalAddr() netip.AddrPort { return r.local }
+
+// RemoteAddr implements provider.Request.
+func (r *request) RemoteAddr() netip.AddrPort { return r.remote }
+
+// Accept implements provider.Request.
+func (r *request) Accept(ctx context.Context) (provider.Endpoint, error) {
+	p := r.to.prov
+	if !r.take() {
+		return nil, p.failure("accept", provider.StatusDisconnected)
+	}
+	if err := ctx.Err(); err != nil {
+		err = p.ended("accept", err)
+		r.answer <- answer{err: r.dialer.failure("dial", provider.StatusAborted)}
+		return nil, err
+	}
+	dialer, accepted := connect(r.dialer, p, r.remote, r.local)
+	r.answer <- answer{ep: dialer}
+	return accepted, nil
+}
+
+// Reject implements provider.Request.
+func (r *request) Reject(reason []byte) error {
+	if !r.refuse(reason) {
+		return r.to.prov.failure("reject", provider.StatusDisconnected)
+	}
+	return nil
+}

@@ -1,0 +1,327 @@
+// Package emu is the emulated SAN: a provider for the addresses of this host whose NIC, wire and memory driver are
+// software. It keeps the rules of hardware, and is fast enough to be the default: a message is one
+// copy into the peer's posted receive, an RDMA transfer one copy between the two memories.
+//
+// Config has knobs that make it slow, small or faulty, for tests and study.
+package emu
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"sansock/provider"
+)
+
+// Config is the shape of an emulated SAN. Its zero value is a good default.
+type Config struct {
+	// Fabric is where the provider is: those on one fabric reach each other. nil: the one of this process.
+	Fabric *Fabric
+
+	// Name is the provider's name, by default "emu".
+	Name string
+
+	// Prefixes replaces the addresses of this host as what the provider serves.
+	Prefixes func() ([]netip.Prefix, error)
+
+	// Attributes of the provider, see provider.Attributes. 0 is the default that is given here.
+	MaxMessage    int // 1 MiB; at most 1 GiB
+	MaxInline     int // as MaxMessage; negative: none
+	MaxRDMA       int // 1 GiB
+	RDMAThreshold int // 16 KiB
+	MaxRecvs      int // 4096
+	MaxSends      int // 4096
+	MaxRDMAs      int // 256
+	Buffered      int // 128 KiB; negative: no preference
+
+	// NoRDMARead leaves the extension out, and memory cannot be exposed for reading.
+	NoRDMARead bool
+
+	// LocalRegistration makes registration of the local memory of RDMA operations a must.
+	LocalRegistration bool
+
+	// Memory limits what the proxy driver has to give.
+	Memory Memory
+}
+
+// Provider is an emulated SAN adapter.
+type Provider struct {
+	name     string
+	fabric   *Fabric
+	attr     provider.Attributes
+	prefixes func() ([]netip.Prefix, error)
+	proxy    *proxy
+
+	mu        sync.Mutex // guards the lists; innermost
+	newest    *endpoint
+	listeners map[*listener]struct{}
+	done      chan struct{} // closed by Close
+	closed    bool
+}
+
+func or(v, def int) int {
+	if v == 0 {
+		return def
+	}
+	return max(v, 0)
+}
+
+// New opens a provider. The error is a *provider.Error about the configuration.
+func New(c Config) (*Provider, error) {
+	p := &Provider{
+		name:      c.Name,
+		fabric:    c.Fabric,
+		prefixes:  c.Prefixes,
+		proxy:     newProxy(c.Memory),
+		listeners: make(map[*listener]struct{}),
+		done:      make(chan struct{}),
+	}
+	if p.name == "" {
+		p.name = "emu"
+	}
+	if p.fabric == nil {
+		p.fabric = processFabric
+	}
+	if p.prefixes == nil {
+		p.prefixes = hostPrefixes
+	}
+	p.attr = provider.Attributes{
+		MaxMessage:        min(or(c.MaxMessage, 1<<20), maxMessage),
+		MaxRDMA:           or(c.MaxRDMA, 1<<30),
+		RDMAThreshold:     or(c.RDMAThreshold, 16<<10),
+		MaxRecvs:          or(c.MaxRecvs, 4096),
+		MaxSends:          or(c.MaxSends, 4096),
+		MaxRDMAs:          or(c.MaxRDMAs, 256),
+		Buffered:          or(c.Buffered, 128<<10),
+		RDMARead:          !c.NoRDMARead,
+		RDMAReadable:      !c.NoRDMARead,
+		LocalRegistration: c.LocalRegistration || p.proxy.narrow,
+	}
+	p.attr.MaxInline = min(or(c.MaxInline, p.attr.MaxMessage), p.attr.MaxMessage)
+	if p.attr.MaxMessage < provider.MaxFirstMessage || p.attr.MaxRDMA < 1 || p.attr.RDMAThreshold < 1 ||
+		p.attr.MaxRecvs < 1 || p.attr.MaxSends < 1 || p.attr.MaxRDMAs < 1 {
+		return nil, p.failure("open", provider.StatusUnsupported)
+	}
+	return p, nil
+}
+
+// failure makes the error of an operation.
+func (p *Provider) failure(op string, s provider.Status) error {
+	return &provider.Error{Provider: p.name, Op: op, Status: s}
+}
+
+// ended makes the error of an operation that a context has ended.
+func (p *Provider) ended(op string, err error) error {
+	s := provider.StatusAborted
+	if err == context.DeadlineExceeded {
+		s = provider.StatusTimeout
+	}
+	return &provider.Error{Provider: p.name, Op: op, Status: s, Err: err}
+}
+
+// Name implements provider.Provider.
+func (p *Provider) Name() string { return p.name }
+
+// Attributes implements provider.Provider.
+func (p *Provider) Attributes() provider.Attributes { return p.attr }
+
+// Prefixes implements provider.Provider. By default these are the loopback networks and the addresses of this
+// host, each by itself, as the emulated SAN goes no further.
+func (p *Provider) Prefixes() ([]netip.Prefix, error) {
+	ps, err := p.prefixes()
+	if err != nil {
+		return nil, &provider.Error{Provider: p.name, Op: "prefixes", Status: provider.StatusOf(err), Err: err}
+	}
+	return ps, nil
+}
+
+func hostPrefixes() ([]netip.Prefix, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	ps := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")}
+	for _, a := range addrs {
+		n, ok := a.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		ip, ok := netip.AddrFromSlice(n.IP)
+		if ip = ip.Unmap(); !ok || ip.IsLoopback() {
+			continue
+		}
+		if x := netip.PrefixFrom(ip, ip.BitLen()); !slices.Contains(ps, x) {
+			ps = append(ps, x)
+		}
+	}
+	return ps, nil
+}
+
+// serves reports whether ip is an address of this provider.
+func (p *Provider) serves(ip netip.Addr) (bool, error) {
+	if ip.IsLoopback() || ip.IsUnspecified() {
+		return true, nil
+	}
+	ps, err := p.prefixes()
+	if err != nil {
+		return false, err
+	}
+	ip = ip.WithZone("")
+	return slices.ContainsFunc(ps, func(x netip.Prefix) bool { return x.Contains(ip) }), nil
+}
+
+// Listen implements provider.Provider. A backlog below 1 is taken as 1.
+func (p *Provider) Listen(local netip.AddrPort, backlog int) (provider.Listener, error) {
+	local = clean(local)
+	if ok, err := p.serves(local.Addr()); err != nil {
+		return nil, &provider.Error{Provider: p.name, Op: "listen", Status: provider.StatusOf(err), Err: err}
+	} else if !ok {
+		return nil, p.failure("listen", provider.StatusAddrNotAvail)
+	}
+	l := &listener{prov: p, addr: local, backlog: max(backlog, 1)}
+	l.cond.L = &l.mu
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, p.failure("listen", provider.StatusClosed)
+	}
+	if err := p.fabric.bind(l); err != nil {
+		return nil, p.failure("listen", provider.StatusOf(err))
+	}
+	p.listeners[l] = struct{}{}
+	return l, nil
+}
+
+// Dial implements provider.Provider.
+func (p *Provider) Dial(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
+	e, err := p.dial(ctx, clean(local), clean(remote))
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func (p *Provider) dial(ctx context.Context, local, remote netip.AddrPort) (*endpoint, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, p.ended("dial", err)
+	}
+	select {
+	case <-p.done:
+		return nil, p.failure("dial", provider.StatusClosed)
+	default:
+	}
+	// As for TCP, the unspecified address means this host.
+	if remote.Addr() == netip.IPv4Unspecified() {
+		remote = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), remote.Port())
+	} else if remote.Addr() == netip.IPv6Unspecified() {
+		remote = netip.AddrPortFrom(netip.IPv6Loopback(), remote.Port())
+	}
+	l := p.fabric.find(remote)
+	if l == nil {
+		return nil, p.failure("dial", provider.StatusNoListener)
+	}
+	if !local.Addr().IsValid() || local.Addr().IsUnspecified() {
+		// The emulated SAN stays on this host, where an address is reached from itself.
+		local = netip.AddrPortFrom(remote.Addr(), local.Port())
+	} else if ok, err := p.serves(local.Addr()); err != nil || !ok || local.Addr().Is4() != remote.Addr().Is4() {
+		return nil, p.failure("dial", provider.StatusAddrNotAvail)
+	}
+	local, err := p.fabric.pickUp(local, remote)
+	if err != nil {
+		return nil, p.failure("dial", provider.StatusOf(err))
+	}
+	r := &request{dialer: p, to: l, local: remote, remote: local, answer: make(chan answer, 1)}
+	if err := l.enqueue(r); err != nil {
+		p.fabric.putDown(local, remote)
+		return nil, p.failure("dial", provider.StatusOf(err))
+	}
+	var a answer
+	select {
+	case a = <-r.answer:
+		if a.ep != nil {
+			return a.ep, nil
+		}
+		p.fabric.putDown(local, remote)
+		return nil, a.err
+	case <-ctx.Done():
+		a.err = p.ended("dial", ctx.Err())
+	case <-p.done:
+		a.err = p.failure("dial", provider.StatusClosed)
+	}
+	if r.take() {
+		l.withdraw(r)
+	} else if late := <-r.answer; late.ep != nil {
+		// Accepted at the same moment: the connection is there, and the other end hears that it is over.
+		late.ep.Close()
+		return nil, a.err
+	}
+	p.fabric.putDown(local, remote)
+	return nil, a.err
+}
+
+// connect makes both ends of a connection.
+func connect(dialer, listener *Provider, from, to netip.AddrPort) (*endpoint, *endpoint) {
+	c := &conn{addr: [2]netip.AddrPort{from, to}, fab: dialer.fabric}
+	c.open.Store(2)
+	for i, p := range [2]*Provider{dialer, listener} {
+		e := &c.ends[i]
+		e.peer, e.conn, e.prov, e.attr = &c.ends[1-i], c, p, &p.attr
+		e.salt = rand.Uint64()
+	}
+	for i := range c.ends {
+		c.ends[i].prov.remember(&c.ends[i])
+	}
+	return &c.ends[0], &c.ends[1]
+}
+
+func (p *Provider) remember(e *endpoint) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.older = p.newest; e.older != nil {
+		e.older.newer = e
+	}
+	p.newest = e
+}
+
+func (p *Provider) forget(e *endpoint) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.newer != nil {
+		e.newer.older = e.older
+	} else {
+		p.newest = e.older
+	}
+	if e.older != nil {
+		e.older.newer = e.newer
+	}
+	e.older, e.newer = nil, nil
+}
+
+func (p *Provider) forgetListener(l *listener) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.listeners, l)
+}
+
+// Close implements provider.Provider. Dials under way end.
+func (p *Provider) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	close(p.done)
+	var ls []*listener
+	for l := range p.listeners {
+		ls = append(ls, l)
+	}
+	p.mu.Unlock()
+	for _, l := range ls {
+		l.Close()
+	}
+	return nil
+}

@@ -1,0 +1,351 @@
+package emu
+
+import "sansock/provider"
+
+const (
+	// copyUnderLock is the longest message that is copied with the receiver's mutex held: up to there the copy is
+	// cheaper than taking the mutex again.
+	copyUnderLock = 4 << 10
+
+	// rdmaPiece is how much of an RDMA transfer is copied before looking whether it is still allowed. Pieces of at
+	// least 1 MiB let the copy bypass the caches, which is twice as fast for memory that is not in them;
+	// up to wholeRDMA bytes are copied at once.
+	rdmaPiece = 4 << 20
+	wholeRDMA = 8 << 20
+
+	// maxMessage bounds Attributes.MaxMessage.
+	maxMessage = 1 << 30
+)
+
+// statusLost is what deliver and reach return where the link swallows everything: there will be no answer.
+const statusLost provider.Status = 255
+
+// PostSend implements provider.Endpoint.
+func (e *endpoint) PostSend(s provider.Send) error {
+	if s.Local.Bytes != nil {
+		return e.sendLocal(&s)
+	}
+	n := len(s.Inline[0]) + len(s.Inline[1])
+	if n > e.attr.MaxInline {
+		return provider.StatusTooLong
+	}
+	p := e.peer
+	p.mu.Lock()
+	if p.recvs.n == 0 || p.gate != 0 || n > copyUnderLock || p.copying {
+		p.mu.Unlock()
+		return e.sendInline(&s)
+	}
+	r := p.recvs.front()
+	if n > int(r.size) {
+		p.mu.Unlock()
+		return e.sendInline(&s)
+	}
+	b := &p.table.slots[r.slot]
+	k := copy(b.bytes[r.off:], s.Inline[0])
+	copy(b.bytes[r.off+k:], s.Inline[1])
+	b.posted--
+	p.started = true
+	c := comp{ctx: r.ctx, n: uint32(n), op: provider.OpRecv, urgent: s.Solicited}
+	p.recvs.drop()
+	wake := p.push(c)
+	p.mu.Unlock()
+	if wake {
+		p.callWake()
+	}
+	return nil
+}
+
+// sendInline is PostSend where it is not simple.
+func (e *endpoint) sendInline(s *provider.Send) error {
+	st := e.peer.deliver(s.Inline[0], s.Inline[1], s.Solicited)
+	switch st {
+	case provider.StatusOK:
+		return nil
+	case provider.StatusDisconnected:
+		return e.notPosted()
+	case statusLost:
+		e.mu.Lock()
+		st = e.refusal()
+		e.mu.Unlock()
+		return st.Err()
+	}
+	e.mu.Lock()
+	e.out[provider.OpSend]++
+	wake := e.push(comp{ctx: s.Context, op: provider.OpSend, status: st, urgent: true})
+	e.mu.Unlock()
+	if wake {
+		e.callWake()
+	}
+	e.sever(st)
+	return nil
+}
+
+// notPosted is the error of an operation that found the peer's gate shut.
+func (e *endpoint) notPosted() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return provider.StatusClosed
+	}
+	return provider.StatusDisconnected
+}
+
+// begin admits an operation whose memory is s. need says that it must be registered. It returns the slot, or none for
+// memory that is not registered.
+func (e *endpoint) begin(s *provider.Segment, kind provider.Op, need bool) (int32, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if st := e.refusal(); st != provider.StatusOK {
+		return none, st
+	}
+	if kind == provider.OpSend {
+		if e.out[provider.OpSend] >= uint32(e.attr.MaxSends) {
+			return none, provider.StatusQueueFull
+		}
+	} else if e.out[provider.OpWrite]+e.out[provider.OpRead] >= uint32(e.attr.MaxRDMAs) {
+		return none, provider.StatusQueueFull
+	}
+	i := int32(none)
+	if need || s.Handle != 0 {
+		var ok bool
+		if i, _, ok = e.table.local(e.salt, s); !ok {
+			return none, provider.StatusLocal
+		}
+		e.table.slots[i].posted++
+	}
+	e.out[kind]++
+	e.busy++
+	return i, nil
+}
+
+// end completes what begin began. After an answer that ends the connection it does that, too. StatusDisconnected
+// undoes begin, and is returned as the error of an operation that was not posted.
+func (e *endpoint) end(ctx uint64, slot int32, kind provider.Op, st provider.Status) error {
+	e.mu.Lock()
+	e.busy--
+	if st == statusLost {
+		e.stuck.push(op{ctx, slot, kind})
+		e.ending()
+		e.mu.Unlock()
+		return nil
+	}
+	if slot != none {
+		e.table.slots[slot].posted--
+	}
+	var err error
+	wake := false
+	if st == provider.StatusDisconnected {
+		e.out[kind]--
+		err = st
+		if e.closed {
+			err = provider.StatusClosed
+		}
+	} else {
+		wake = e.push(comp{ctx: ctx, op: kind, status: st, urgent: st != provider.StatusOK})
+	}
+	if e.ending() && !wake {
+		wake = e.rouse(true)
+	}
+	e.mu.Unlock()
+	if wake {
+		e.callWake()
+	}
+	switch st {
+	case provider.StatusOK, provider.StatusAborted, provider.StatusDisconnected:
+	default:
+		e.sever(st)
+	}
+	return err
+}
+
+// ending follows the fall of a count. It reports that the end of the connection, which has waited for that, can be
+// polled now. Called with mu held.
+func (e *endpoint) ending() bool {
+	e.signal()
+	return e.gate&gateOver != 0 && e.settled()
+}
+
+// sendLocal sends from registered memory.
+func (e *endpoint) sendLocal(s *provider.Send) error {
+	if len(s.Local.Bytes) > e.attr.MaxMessage {
+		return provider.StatusTooLong
+	}
+	i, err := e.begin(&s.Local, provider.OpSend, true)
+	if err != nil {
+		return err
+	}
+	return e.end(s.Context, i, provider.OpSend, e.peer.deliver(s.Local.Bytes, nil, s.Solicited))
+}
+
+// deliver puts a message, a and b after each other, into the first receive of e, the receiving end. The answer is
+// StatusOK, StatusDisconnected where e takes nothing, statusLost, or the status with which the connection must end.
+func (e *endpoint) deliver(a, b []byte, solicited bool) provider.Status {
+	n := len(a) + len(b)
+	e.mu.Lock()
+	for e.copying && e.gate == 0 {
+		e.wait()
+	}
+	if e.gate != 0 {
+		lost := e.gate&gateLost != 0
+		e.mu.Unlock()
+		if lost {
+			return statusLost
+		}
+		return provider.StatusDisconnected
+	}
+	if e.recvs.n == 0 {
+		hold := !e.started && n <= provider.MaxFirstMessage
+		if hold {
+			e.held = append(append(make([]byte, 0, max(n, 1)), a...), b...)
+			e.heldUrgent = solicited
+			e.started = true
+		}
+		e.mu.Unlock()
+		if hold {
+			return provider.StatusOK
+		}
+		return provider.StatusNotReady
+	}
+	e.started = true
+	r := *e.recvs.front()
+	e.recvs.drop()
+	s := &e.table.slots[r.slot]
+	c := comp{ctx: r.ctx, n: uint32(n), op: provider.OpRecv, urgent: solicited}
+	st := provider.StatusOK
+	switch dst := s.bytes[r.off : r.off+int(r.size)]; {
+	case n > len(dst):
+		st = provider.StatusTooLong
+		c.n, c.status, c.urgent = 0, st, true
+	case n <= copyUnderLock:
+		k := copy(dst, a)
+		copy(dst[k:], b)
+	default:
+		// The receive has left the queue but its registration is still in use, and Close waits for copying.
+		e.copying = true
+		e.mu.Unlock()
+		k := copy(dst, a)
+		copy(dst[k:], b)
+		e.mu.Lock()
+		e.copying = false
+		e.signal()
+	}
+	e.table.slots[r.slot].posted--
+	wake := e.push(c)
+	if e.gate&gateOver != 0 && e.settled() && !wake {
+		wake = e.rouse(true)
+	}
+	e.mu.Unlock()
+	if wake {
+		e.callWake()
+	}
+	return st
+}
+
+// deliverHeld moves the first message into the receive that has just been posted. Called with mu held, which it releases.
+func (e *endpoint) deliverHeld() error {
+	m := e.held
+	e.held = nil
+	r := *e.recvs.front()
+	e.recvs.drop()
+	s := &e.table.slots[r.slot]
+	s.posted--
+	c := comp{ctx: r.ctx, n: uint32(len(m)), op: provider.OpRecv, urgent: e.heldUrgent}
+	short := len(m) > int(r.size)
+	if short {
+		c.n, c.status, c.urgent = 0, provider.StatusTooLong, true
+	} else {
+		copy(s.bytes[r.off:], m)
+	}
+	wake := e.push(c)
+	e.mu.Unlock()
+	if wake {
+		e.callWake()
+	}
+	if short {
+		e.sever(provider.StatusTooLong)
+	}
+	return nil
+}
+
+// PostWrite implements provider.Endpoint.
+func (e *endpoint) PostWrite(w provider.RDMA) error { return e.rdma(&w, provider.OpWrite) }
+
+// PostRead implements provider.RDMAReader.
+func (e *endpoint) PostRead(r provider.RDMA) error {
+	if !e.attr.RDMARead {
+		return provider.StatusUnsupported
+	}
+	return e.rdma(&r, provider.OpRead)
+}
+
+func (e *endpoint) rdma(r *provider.RDMA, kind provider.Op) error {
+	if len(r.Local.Bytes) > e.attr.MaxRDMA {
+		return provider.StatusTooLong
+	}
+	i, err := e.begin(&r.Local, kind, e.attr.LocalRegistration)
+	if err != nil {
+		return err
+	}
+	return e.end(r.Context, i, kind, e.peer.reach(r, kind))
+}
+
+// reach does an RDMA transfer to or from the memory of e, its owner. The mutex is not held while bytes move; the counts
+// keep Deregister and Close waiting instead.
+func (e *endpoint) reach(r *provider.RDMA, kind provider.Op) provider.Status {
+	right := provider.RightWrite
+	if kind == provider.OpRead {
+		right = provider.RightRead
+	}
+	local := r.Local.Bytes
+	e.mu.Lock()
+	if e.gate != 0 {
+		lost := e.gate&gateLost != 0
+		e.mu.Unlock()
+		if lost {
+			return statusLost
+		}
+		return provider.StatusDisconnected
+	}
+	i, ok := e.table.remote(&r.Remote, right, r.Offset, len(local))
+	if !ok {
+		e.mu.Unlock()
+		return provider.StatusAccess
+	}
+	s := &e.table.slots[i]
+	mem := s.bytes[r.Offset:][:len(local)]
+	s.access++
+	e.access++
+	e.mu.Unlock()
+
+	st := provider.StatusOK
+	for {
+		n := len(local)
+		if n > wholeRDMA {
+			n = rdmaPiece
+		}
+		if kind == provider.OpRead {
+			copy(local[:n], mem)
+		} else {
+			copy(mem, local[:n])
+		}
+		local, mem = local[n:], mem[n:]
+		e.mu.Lock()
+		if len(local) == 0 {
+			break
+		}
+		if e.gate != 0 {
+			st = provider.StatusAborted
+			break
+		}
+		if e.table.slots[i].state != slotLive {
+			st = provider.StatusAccess
+			break
+		}
+		e.mu.Unlock()
+	}
+	e.table.slots[i].access--
+	e.access--
+	e.signal()
+	e.mu.Unlock()
+	return st
+}
