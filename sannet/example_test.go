@@ -1,0 +1,121 @@
+package sannet_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+
+	"sansock/sannet"
+)
+
+// An echo server and a client of it.
+func Example() {
+	l, err := sannet.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer c.Close()
+		io.Copy(c, c)
+	}()
+
+	c, err := sannet.Dial("tcp", l.Addr().String())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintln(c, "hello, SAN")
+	c.(interface{ CloseWrite() error }).CloseWrite()
+	io.Copy(os.Stdout, c)
+	// Output: hello, SAN
+}
+
+// InfoOf tells which path a connection took, also from below TLS.
+func ExampleInfoOf() {
+	l, err := sannet.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Close()
+	c, err := sannet.Dial("tcp", l.Addr().String())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	info, ok := sannet.InfoOf(c)
+	fmt.Println(ok, info)
+	info, ok = sannet.InfoOf(tls.Client(c, &tls.Config{ServerName: "localhost"}))
+	fmt.Println(ok, info)
+	// Output:
+	// true san via emu
+	// true san via emu
+}
+
+// A web server that takes SAN and TCP connections on one port, and a client that prefers the SAN.
+func ExampleDialContext_http() {
+	l, err := sannet.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "hello from %s", r.URL.Path)
+	})}
+	go srv.Serve(l)
+	defer srv.Shutdown(context.Background())
+
+	transport := &http.Transport{DialContext: sannet.DialContext}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	r, err := client.Get("http://" + l.Addr().String() + "/san")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer r.Body.Close()
+	io.Copy(os.Stdout, r.Body)
+	// Output: hello from /san
+}
+
+// TLS runs on top as it does on TCP.
+func ExampleListen_tls() {
+	// A server's certificate, and a client's configuration that trusts it, borrowed from httptest.
+	borrowed := httptest.NewTLSServer(nil)
+	defer borrowed.Close()
+	serverConfig := &tls.Config{Certificates: borrowed.TLS.Certificates}
+	clientConfig := &tls.Config{
+		RootCAs:    borrowed.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs,
+		ServerName: "example.com",
+	}
+
+	l, err := sannet.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		c, err := tls.NewListener(l, serverConfig).Accept()
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprint(c, "a secret over the SAN")
+	}()
+
+	raw, err := sannet.Dial("tcp", l.Addr().String())
+	if err != nil {
+		log.Fatal(err)
+	}
+	c := tls.Client(raw, clientConfig)
+	defer c.Close()
+	io.Copy(os.Stdout, c)
+	// Output: a secret over the SAN
+}

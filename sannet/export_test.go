@@ -1,0 +1,7 @@
+package sannet
+
+// RoutesKept returns how many TCP connections are remembered.
+func RoutesKept() (n int) {
+	routes.Range(func(any, any) bool { n++; return true })
+	return n
+}

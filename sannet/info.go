@@ -1,0 +1,85 @@
+package sannet
+
+import (
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"weak"
+
+	"sansock/session"
+	sanswitch "sansock/switch"
+)
+
+// Info tells which path a connection took, and why.
+type Info struct {
+	Path     sanswitch.Path
+	Provider string           // the SAN's provider, on the SAN path
+	Reason   sanswitch.Reason // why this side took the path
+	Peer     sanswitch.Reason // what the peer gave as its reason, if it did
+	Err      error            // the failure behind a connection over TCP, if there was one
+	Stats    session.Stats    // counters, on the SAN path
+}
+
+// String describes the path for people, such as "san via emu" or "tcp: no SAN listener at the peer".
+func (i Info) String() string {
+	var b strings.Builder
+	b.WriteString(i.Path.String())
+	if i.Path == sanswitch.PathSAN {
+		b.WriteString(" via " + i.Provider)
+		return b.String()
+	}
+	b.WriteString(": " + i.Reason.String())
+	if i.Peer != 0 {
+		b.WriteString("; peer: " + i.Peer.String())
+	}
+	if i.Err != nil {
+		b.WriteString(" (" + i.Err.Error() + ")")
+	}
+	return b.String()
+}
+
+// InfoOf returns the Info of a connection that Dial or Accept of this package returned, or of one that has
+// such a connection below, like *tls.Conn, as its method NetConn shows. It reports false for others.
+func InfoOf(c net.Conn) (Info, bool) {
+	// Bounded, should a NetConn lead back to where it came from.
+	for range 16 {
+		switch cc := c.(type) {
+		case *Conn:
+			if !cc.ok() {
+				return Info{}, false
+			}
+			i := infoOf(cc.route)
+			i.Stats = cc.s.Stats()
+			return i, true
+		case *net.TCPConn:
+			if cc == nil {
+				return Info{}, false
+			}
+			route, ok := routes.Load(weak.Make(cc))
+			if !ok {
+				return Info{}, false
+			}
+			return infoOf(route.(sanswitch.Route)), true
+		case interface{ NetConn() net.Conn }:
+			c = cc.NetConn()
+		default:
+			return Info{}, false
+		}
+	}
+	return Info{}, false
+}
+
+func infoOf(r sanswitch.Route) Info {
+	return Info{Path: r.Path, Provider: r.Provider, Reason: r.Reason, Peer: r.Peer, Err: r.Err}
+}
+
+// routes has the Route of every TCP connection made here, by weak.Pointer, so that it keeps none of them alive: a
+// *net.TCPConn has no room for it, and has to stay one.
+var routes sync.Map
+
+func remember(c *net.TCPConn, r sanswitch.Route) {
+	key := weak.Make(c)
+	routes.Store(key, r)
+	runtime.AddCleanup(c, func(key weak.Pointer[net.TCPConn]) { routes.Delete(key) }, key)
+}

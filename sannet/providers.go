@@ -1,0 +1,109 @@
+package sannet
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sansock/emu"
+	"sansock/provider"
+	sanswitch "sansock/switch"
+)
+
+// openers has the providers that are built in, by name. Files with a build tag add to it, and to
+// defaultProviders, before main starts.
+var openers = map[string]func() (provider.Provider, error){
+	"emu": func() (provider.Provider, error) { return emu.New(emu.Config{}) },
+}
+
+// defaultProviders are those used where SANNET_PROVIDERS is not set, in order of preference.
+var defaultProviders = []string{"emu"}
+
+// stack is a switch, and what is known of its making.
+type stack struct {
+	*sanswitch.Switch
+	err error // why providers that were asked for are missing
+}
+
+// defaultStack is the process's own. It is never closed.
+var defaultStack = sync.OnceValue(func() stack { return openStack(os.Getenv("SANNET_PROVIDERS")) })
+
+// stackOf returns the stack of sw, by default the process's own.
+func stackOf(sw *sanswitch.Switch) stack {
+	if sw == nil {
+		return defaultStack()
+	}
+	return stack{Switch: sw}
+}
+
+// openStack opens the providers of a list such as "ofi,emu", leaving out those that fail. The empty list means the
+// default, "none" no provider.
+func openStack(list string) stack {
+	names := defaultProviders
+	if list = strings.TrimSpace(list); list != "" {
+		names = strings.Split(list, ",")
+	}
+	var (
+		ps   []provider.Provider
+		errs []error
+		seen []string
+	)
+	for _, name := range names {
+		name = strings.TrimSpace(name)
+		if name == "none" || name == "" || slices.Contains(seen, name) {
+			continue
+		}
+		seen = append(seen, name)
+		open := openers[name]
+		if open == nil {
+			errs = append(errs, fmt.Errorf("SANNET_PROVIDERS: no provider %q is built in", name))
+			continue
+		}
+		p, err := open()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("provider %s: %w", name, err))
+			continue
+		}
+		ps = append(ps, p)
+	}
+	return stack{sanswitch.New(sanswitch.Config{Providers: ps}), errors.Join(errs...)}
+}
+
+// explain adds the missing providers to the error of a network that needs one.
+func (st stack) explain(network string, err error) error {
+	oe, ok := err.(*net.OpError)
+	if st.err == nil || !ok || !strings.HasPrefix(network, "san") {
+		return err
+	}
+	e := *oe
+	e.Err = fmt.Errorf("%w (%w)", oe.Err, st.err)
+	return &e
+}
+
+// wrap makes the connection that the user gets, with the keep-alive options of a Dialer or ListenConfig.
+func (st stack) wrap(r sanswitch.Result, network string, idle time.Duration, ka net.KeepAliveConfig) net.Conn {
+	route := r.Route
+	if route.Err == nil && route.Path != sanswitch.PathSAN {
+		route.Err = st.err
+	}
+	if r.Session == nil {
+		if tc, ok := r.Conn.(*net.TCPConn); ok {
+			remember(tc, route)
+		}
+		return r.Conn
+	}
+	c := newConn(network, r.Session, route)
+	// As net does: on by default, KeepAlive sets the period, KeepAliveConfig everything.
+	if !ka.Enable && idle >= 0 {
+		ka = net.KeepAliveConfig{Enable: true, Idle: idle}
+	}
+	if ka.Enable {
+		c.SetKeepAliveConfig(ka)
+	}
+	return c
+}

@@ -1,0 +1,314 @@
+package sannet_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sansock/emu"
+	"sansock/provider"
+	"sansock/sannet"
+	sanswitch "sansock/switch"
+)
+
+// stuck is how long a step may take before the test counts as hanging. Nothing waits for it otherwise.
+const stuck = 30 * time.Second
+
+// path is a way to make connections.
+type path struct {
+	name     string
+	listen   func(network, address string) (net.Listener, error)
+	dialWith func(ctx context.Context, d sannet.Dialer, network, address string) (net.Conn, error)
+}
+
+func (p path) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return p.dialWith(ctx, sannet.Dialer{}, network, address)
+}
+
+// newSwitch returns a switch with an emulated SAN, or without any.
+func newSwitch(t testing.TB, san bool) *sanswitch.Switch {
+	var cfg sanswitch.Config
+	if san {
+		p, err := emu.New(emu.Config{})
+		require.NoError(t, err)
+		cfg.Providers = []provider.Provider{p}
+	}
+	sw := sanswitch.New(cfg)
+	t.Cleanup(func() { sw.Close() })
+	return sw
+}
+
+// tcpPath is plain net, which the others are compared with.
+func tcpPath(testing.TB) path {
+	dial := func(ctx context.Context, d sannet.Dialer, network, address string) (net.Conn, error) {
+		nd := net.Dialer{
+			Timeout: d.Timeout, Deadline: d.Deadline, LocalAddr: d.LocalAddr, Control: d.Control,
+			KeepAlive: d.KeepAlive, KeepAliveConfig: d.KeepAliveConfig,
+		}
+		return nd.DialContext(ctx, network, address)
+	}
+	return path{"tcp", net.Listen, dial}
+}
+
+// sanPath runs over the emulated SAN.
+func sanPath(t testing.TB) path {
+	sw := newSwitch(t, true)
+	return path{"san", listenWith(sw), dialWith(sw)}
+}
+
+// fallbackPath dials with an emulated SAN which the listener does not have.
+func fallbackPath(t testing.TB) path {
+	return path{"fallback", listenWith(newSwitch(t, false)), dialWith(newSwitch(t, true))}
+}
+
+func listenWith(sw *sanswitch.Switch) func(network, address string) (net.Listener, error) {
+	lc := sannet.ListenConfig{Switch: sw}
+	return func(network, address string) (net.Listener, error) {
+		return lc.Listen(context.Background(), network, address)
+	}
+}
+
+func dialWith(sw *sanswitch.Switch) func(context.Context, sannet.Dialer, string, string) (net.Conn, error) {
+	return func(ctx context.Context, d sannet.Dialer, network, address string) (net.Conn, error) {
+		d.Switch = sw
+		return d.DialContext(ctx, network, address)
+	}
+}
+
+// onPaths runs f over the SAN and over the fallback.
+func onPaths(t *testing.T, f func(*testing.T, path)) {
+	for _, newPath := range []func(testing.TB) path{sanPath, fallbackPath} {
+		p := newPath(t)
+		t.Run(p.name, func(t *testing.T) { f(t, p) })
+	}
+}
+
+// connect makes a connection and returns both ends.
+func (p path) connect(network, address string) (client, server net.Conn, err error) {
+	l, err := p.listen(network, address)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer l.Close()
+	client, err = p.dial(context.Background(), network, l.Addr().String())
+	if err != nil {
+		return nil, nil, err
+	}
+	server, err = l.Accept()
+	if err != nil {
+		client.Close()
+		return nil, nil, err
+	}
+	return client, server, nil
+}
+
+// conn is what all paths have in common.
+type conn interface {
+	net.Conn
+	io.ReaderFrom
+	io.WriterTo
+	CloseRead() error
+	CloseWrite() error
+	SetNoDelay(bool) error
+	SetKeepAlive(bool) error
+	SetKeepAlivePeriod(time.Duration) error
+	SetKeepAliveConfig(net.KeepAliveConfig) error
+	SetLinger(int) error
+	SetReadBuffer(int) error
+	SetWriteBuffer(int) error
+}
+
+// script runs one case over one path and writes down what is observed. Each goroutine of a case has its own, so that the
+// order of the notes is that of the case.
+type script struct {
+	*testing.T
+	path
+	names *names
+	notes []string
+}
+
+// names are what addresses are called in the notes.
+type names struct {
+	sync.Mutex
+	oldnew []string
+}
+
+// note writes a line down.
+func (s *script) note(format string, args ...any) {
+	s.notes = append(s.notes, fmt.Sprintf(format, args...))
+}
+
+// result writes down what a call returned.
+func (s *script) result(call string, n any, err error) {
+	s.note("%s: %v, %s", call, n, s.describe(err))
+}
+
+// failed writes down how a call failed, or that it did not.
+func (s *script) failed(call string, err error) { s.note("%s: %s", call, s.describe(err)) }
+
+// name calls an address by a name in what is written down.
+func (s *script) name(a net.Addr, name string) {
+	s.names.Lock()
+	defer s.names.Unlock()
+	s.names.oldnew = append(s.names.oldnew, a.String(), name)
+}
+
+// describe tells everything about err that a program may depend on.
+func (s *script) describe(err error) string {
+	if err == nil {
+		return "no error"
+	}
+	s.names.Lock()
+	text := strings.NewReplacer(s.names.oldnew...).Replace(err.Error())
+	s.names.Unlock()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q", text)
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		fmt.Fprintf(&b, " %T", e)
+		if oe, ok := e.(*net.OpError); ok {
+			fmt.Fprintf(&b, "{%s %s %T %T}", oe.Op, oe.Net, oe.Source, oe.Addr)
+		}
+	}
+	if err == io.EOF {
+		b.WriteString(" bare io.EOF")
+	}
+	for _, known := range []error{net.ErrClosed, os.ErrDeadlineExceeded, context.Canceled, context.DeadlineExceeded,
+		syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNREFUSED, syscall.ETIMEDOUT, syscall.EINVAL,
+		syscall.EADDRINUSE, syscall.ENOTCONN} {
+		if errors.Is(err, known) {
+			fmt.Fprintf(&b, " is %q", known.Error())
+		}
+	}
+	if ne, ok := err.(net.Error); ok {
+		fmt.Fprintf(&b, " timeout=%t temporary=%t", ne.Timeout(), ne.Temporary())
+	}
+	return b.String()
+}
+
+// pair makes a connection, which the end of the test closes.
+func (s *script) pair() (client, server conn) {
+	s.Helper()
+	return s.pairOn("tcp", "127.0.0.1:0")
+}
+
+// pairOn is pair on another network or address.
+func (s *script) pairOn(network, address string) (client, server conn) {
+	s.Helper()
+	c, sv, err := s.connect(network, address)
+	require.NoError(s, err)
+	s.name(c.LocalAddr(), "CLIENT")
+	s.name(c.RemoteAddr(), "SERVER")
+	s.tidy(c, sv)
+	return c.(conn), sv.(conn)
+}
+
+// tidy closes the connections at the end of the test, or when it hangs.
+func (s *script) tidy(cs ...io.Closer) {
+	closeAll := func() {
+		for _, c := range cs {
+			c.Close()
+		}
+	}
+	watch := time.AfterFunc(stuck, func() {
+		s.Error("the test hangs")
+		closeAll()
+	})
+	s.Cleanup(func() {
+		watch.Stop()
+		closeAll()
+	})
+}
+
+// park runs f in a goroutine and returns once that waits for something, or ends. The returned function waits for its
+// end and takes over its notes.
+func (s *script) park(f func(*script)) (wait func()) {
+	child := &script{T: s.T, path: s.path, names: s.names}
+	id := make(chan string, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var header [64]byte
+		text := string(header[:runtime.Stack(header[:], false)]) // goroutine 7 [running]: ...
+		id <- text[:strings.Index(text, "[")+1]
+		f(child)
+	}()
+	wait = func() {
+		s.Helper()
+		select {
+		case <-done:
+			s.notes = append(s.notes, child.notes...)
+		case <-time.After(stuck):
+			s.Fatal("goroutine does not end")
+		}
+	}
+	prefix := []byte(<-id)
+	for start, looks := time.Now(), 0; looks < 3; {
+		select {
+		case <-done:
+			return wait
+		default:
+		}
+		if !isParked(prefix) {
+			looks = 0
+		} else {
+			looks++
+		}
+		if time.Since(start) > stuck {
+			s.Fatal("goroutine does not come to rest")
+		}
+		runtime.Gosched()
+	}
+	return wait
+}
+
+// isParked reports whether the goroutine, whose line in a dump of stacks begins with prefix, waits.
+func isParked(prefix []byte) bool {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	i := bytes.Index(buf, prefix)
+	if i < 0 {
+		return false
+	}
+	for _, busy := range []string{"running", "runnable", "syscall"} {
+		if bytes.HasPrefix(buf[i+len(prefix):], []byte(busy)) {
+			return false
+		}
+	}
+	return true
+}
+
+// fill writes until it fails and returns how much was written, and the error.
+func fill(w io.Writer) (total int, err error) {
+	b := make([]byte, 1<<20)
+	for range 1 << 10 {
+		var n int
+		n, err = w.Write(b)
+		total += n
+		if err != nil {
+			break
+		}
+	}
+	return total, err
+}
+
+// pattern returns n bytes that differ from place to place. They are not to be changed.
+func pattern(n int) []byte { return patterns()[:n:n] }
+
+var patterns = sync.OnceValue(func() []byte {
+	b := make([]byte, 10<<20)
+	rand.NewChaCha8([32]byte{}).Read(b)
+	return b
+})
