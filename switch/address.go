@@ -48,6 +48,9 @@ func hasFamily(tcp string, a netip.Addr) bool {
 // host, or an unspecified one, is this host.
 func resolve(ctx context.Context, r *net.Resolver, network, address string) (target, error) {
 	t := target{tcp: address}
+	if address == "" {
+		return t, &net.AddrError{Err: "missing address"}
+	}
 	addrs, port, err := lookup(ctx, r, network, address)
 	if err != nil {
 		return t, err

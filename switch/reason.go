@@ -129,6 +129,8 @@ func reasonOf(err error) Reason {
 	var declined *session.RefusedError
 	var status provider.Status
 	switch {
+	case err == nil:
+		return ReasonSAN
 	case errors.As(err, &declined), rejectionOf(err) != rejectFinal:
 		return ReasonPeerDeclined
 	case errors.Is(err, session.ErrTimeout):
@@ -139,12 +141,12 @@ func reasonOf(err error) Reason {
 		return ReasonNegotiation
 	case errors.Is(err, session.ErrMemory):
 		return ReasonMemory
-	case errors.As(err, &status):
-		return reasonOfStatus(status)
 	case errors.Is(err, context.DeadlineExceeded):
 		return ReasonTimeout
 	case errors.Is(err, context.Canceled):
 		return ReasonCanceled
+	case errors.As(err, &status):
+		return reasonOfStatus(status)
 	}
 	return ReasonProviderFailed
 }

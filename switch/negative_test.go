@@ -1,0 +1,67 @@
+package sanswitch
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+var (
+	dst1 = netip.MustParseAddrPort("10.0.0.1:80")
+	dst2 = netip.MustParseAddrPort("10.0.0.1:81")
+)
+
+func TestNegativesExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		n := newNegatives(30 * time.Second)
+		assert.NoError(t, n.get(dst1))
+		n.add(dst1, broken)
+		assert.Equal(t, broken, n.get(dst1))
+		assert.NoError(t, n.get(dst2), "another port")
+		time.Sleep(30*time.Second - 1)
+		assert.Equal(t, broken, n.get(dst1))
+		time.Sleep(1)
+		assert.NoError(t, n.get(dst1))
+		assert.Empty(t, n.m)
+	})
+}
+
+func TestNegativesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		n := newNegatives(time.Minute)
+		dst := func(i int) netip.AddrPort {
+			return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 80)
+		}
+		for i := range maxNegatives {
+			n.add(dst(i), broken)
+			if i == maxNegatives/2 {
+				time.Sleep(30 * time.Second)
+			}
+		}
+		assert.Len(t, n.m, maxNegatives)
+		n.add(dst(0), broken)
+		assert.Len(t, n.m, maxNegatives, "one that is known needs no room")
+		n.add(dst(maxNegatives), broken)
+		assert.Len(t, n.m, maxNegatives)
+		assert.Equal(t, broken, n.get(dst(maxNegatives)))
+		time.Sleep(30 * time.Second)
+		n.add(dst(maxNegatives+1), broken)
+		assert.LessOrEqual(t, len(n.m), maxNegatives/2+2, "those past their time go first")
+		for i := range 3 * maxNegatives {
+			n.add(dst(5000+i), broken)
+		}
+		assert.Len(t, n.m, maxNegatives)
+	})
+}
+
+func TestNegativesOff(t *testing.T) {
+	n := newNegatives(-1)
+	n.add(dst1, errors.New("broken"))
+	assert.NoError(t, n.get(dst1))
+}
