@@ -136,3 +136,22 @@ func BenchmarkChan(b *testing.B) {
 		<-y
 	}
 }
+
+// BenchmarkOneWay is a message without any waiting: post the receive, arm, send, poll.
+func BenchmarkOneWay(b *testing.B) {
+	p := open(b, Config{})
+	x, y := connectedBy(b, p, p)
+	y.OnWake(func() {})
+	r := y.receives(8, 1024)
+	msg := make([]byte, 64)
+	var c [8]provider.Completion
+	var from, to provider.Endpoint = x.Endpoint, y.Endpoint
+	b.ReportAllocs()
+	for b.Loop() {
+		to.Arm(provider.WakeAny)
+		from.PostSend(provider.Send{Inline: [2][]byte{msg[:16], msg[16:]}, Solicited: true})
+		for _, c := range c[:to.Poll(c[:])] {
+			to.PostRecv(provider.Recv{Context: c.Context, Buffer: r.Segment(int(c.Context)*1024, 1024)})
+		}
+	}
+}

@@ -2,7 +2,6 @@ package emu
 
 import (
 	"net/netip"
-	"sync"
 	"sync/atomic"
 
 	"sansock/provider"
@@ -22,9 +21,6 @@ const (
 	discPending
 	discReported
 )
-
-// closingFlag in endpoint.waking tells that Close waits for the count below it.
-const closingFlag = 1 << 30
 
 // recv is a posted receive.
 type recv struct {
@@ -51,16 +47,15 @@ type op struct {
 }
 
 // endpoint is the NIC's side of one end of a connection: its queues. A message goes from the goroutine that sends it
-// straight into the receive that the peer has posted, under the peer's mutex alone. The two ends' mutexes are never held
+// straight into the receive that the peer has posted, under the peer's lock alone. The two ends' locks are never held
 // together, so they need no order.
 type endpoint struct {
-	// mu guards what follows up to the line. Nothing but the proxy driver's mutex is taken while it is held, memory is
-	// copied under it only up to copyUnderLock bytes, and no wake function is called.
-	mu      sync.Mutex
+	// The lock guards what follows up to the line. Nothing but the proxy driver's mutex is taken while it is held, memory
+	// is copied under it only up to copyUnderLock bytes, and no wake function is called.
+	lockWord
 	gate    gate
-	copying bool // a long message is on its way into a receive: others wait, to keep the order
-	started bool // the first message has come
-	armed   provider.Wake
+	copying bool   // a long message is on its way into a receive: others wait, to keep the order
+	started bool   // the first message has come
 	urgent  uint32 // urgent completions in comps
 	hidden  uint32 // the newest completions in comps, which are not to be seen yet
 	comps   ring[comp]
@@ -80,10 +75,10 @@ type endpoint struct {
 	stuck      ring[op] // operations that will never get an answer
 	// ----
 
-	waking atomic.Int32 // calls of wake under way, and closingFlag
-	wake   func()       // set before the first Arm, under mu
+	wake func() // set before the first Arm
 
 	// Never changed.
+	slow *slow // delayed completions; nil: none
 	peer *endpoint
 	attr *provider.Attributes
 	prov *Provider
@@ -126,7 +121,7 @@ func (e *endpoint) Extension(id provider.GUID) (any, error) {
 	return nil, provider.StatusUnsupported
 }
 
-// refusal is why an operation cannot be posted here, StatusOK if it can. Called with mu held.
+// refusal is why an operation cannot be posted here, StatusOK if it can. Called with the lock held.
 func (e *endpoint) refusal() provider.Status {
 	switch {
 	case e.closed:
@@ -139,26 +134,26 @@ func (e *endpoint) refusal() provider.Status {
 
 // PostRecv implements provider.Endpoint.
 func (e *endpoint) PostRecv(r provider.Recv) error {
-	e.mu.Lock()
+	e.lock()
 	if e.gate&gateOver != 0 {
 		s := e.refusal()
-		e.mu.Unlock()
+		e.unlock()
 		return s
 	}
 	if e.out[provider.OpRecv] >= uint32(e.attr.MaxRecvs) {
-		e.mu.Unlock()
+		e.unlock()
 		return provider.StatusQueueFull
 	}
 	i, off, ok := e.table.local(e.salt, &r.Buffer)
 	if !ok {
-		e.mu.Unlock()
+		e.unlock()
 		return provider.StatusLocal
 	}
 	e.out[provider.OpRecv]++
 	e.table.slots[i].posted++
 	e.recvs.push(recv{ctx: r.Context, off: off, size: uint32(min(len(r.Buffer.Bytes), maxMessage)), slot: i})
 	if e.held == nil {
-		e.mu.Unlock()
+		e.unlock()
 		return nil
 	}
 	return e.deliverHeld()
@@ -166,8 +161,11 @@ func (e *endpoint) PostRecv(r provider.Recv) error {
 
 // Poll implements provider.Endpoint.
 func (e *endpoint) Poll(c []provider.Completion) int {
+	if e.state.Load()&lockSome == 0 {
+		return 0
+	}
 	n := 0
-	e.mu.Lock()
+	e.lock()
 	for n < len(c) && e.comps.n > e.hidden {
 		p := e.comps.front()
 		c[n] = provider.Completion{Context: p.ctx, Op: p.op, Status: p.status, Len: int(p.n)}
@@ -181,15 +179,15 @@ func (e *endpoint) Poll(c []provider.Completion) int {
 	if e.gate&gateOver != 0 && n < len(c) && e.settled() {
 		n += e.pollEnd(c[n:])
 	}
-	e.mu.Unlock()
+	e.unlock()
 	return n
 }
 
-// settled reports that nothing is under way that would still complete by itself. Called with mu held.
+// settled reports that nothing is under way that would still complete by itself. Called with the lock held.
 func (e *endpoint) settled() bool { return e.busy == 0 && !e.copying }
 
 // pollEnd reports what the end of the connection left: operations cut short, then the end itself. They need no place
-// in the completion queue, so the end needs no memory. Called with mu held.
+// in the completion queue, so the end needs no memory. Called with the lock held.
 func (e *endpoint) pollEnd(c []provider.Completion) (n int) {
 	for ; n < len(c) && e.recvs.n > 0; n++ {
 		r := e.recvs.front()
@@ -213,25 +211,27 @@ func (e *endpoint) pollEnd(c []provider.Completion) (n int) {
 
 // OnWake implements provider.Endpoint.
 func (e *endpoint) OnWake(wake func()) {
-	e.mu.Lock()
+	e.lock()
 	e.wake = wake
-	e.mu.Unlock()
+	e.unlock()
 }
 
 // Arm implements provider.Endpoint.
 func (e *endpoint) Arm(w provider.Wake) (ready bool) {
-	e.mu.Lock()
+	s := e.state.Load()
+	if s&(lockHeld|lockSome) == 0 && e.state.CompareAndSwap(s, s&^armedMask|uint32(w)*lockArmed) {
+		return false
+	}
+	e.lock()
 	if !e.closed {
-		e.armed = w
+		e.arm(w)
 	}
-	if e.comps.n != 0 || e.gate&gateOver != 0 {
-		ready = e.waiting(w)
-	}
-	e.mu.Unlock()
+	ready = e.waiting(w)
+	e.unlock()
 	return ready
 }
 
-// waiting reports whether Poll would return something that w covers. Called with mu held.
+// waiting reports whether Poll would return something that w covers. Called with the lock held.
 func (e *endpoint) waiting(w provider.Wake) bool {
 	if w == provider.WakeNone {
 		return false
@@ -251,42 +251,18 @@ func (e *endpoint) waiting(w provider.Wake) bool {
 	return false
 }
 
-// rouse uses up the arming if a completion is covered by it. The caller then calls callWake, after it has released mu.
-// Called with mu held.
-func (e *endpoint) rouse(urgent bool) bool {
-	if e.armed == provider.WakeNone || e.armed == provider.WakeSolicited && !urgent {
-		return false
-	}
-	e.armed = provider.WakeNone
-	if e.wake == nil {
-		return false
-	}
-	e.waking.Add(1)
-	return true
-}
-
-// callWake follows rouse. Close waits for it.
-func (e *endpoint) callWake() {
-	e.wake()
-	if e.waking.Add(-1) == closingFlag {
-		e.mu.Lock()
-		e.signal()
-		e.mu.Unlock()
-	}
-}
-
-// wait releases mu until a count has fallen. Called with mu held, which it holds again when it returns.
+// wait releases the lock until a count has fallen. Called with the lock held, which it holds again when it returns.
 func (e *endpoint) wait() {
 	if e.idle == nil {
 		e.idle = make(chan struct{})
 	}
 	c := e.idle
-	e.mu.Unlock()
+	e.unlock()
 	<-c
-	e.mu.Lock()
+	e.lock()
 }
 
-// signal ends every wait. Called with mu held.
+// signal ends every wait. Called with the lock held.
 func (e *endpoint) signal() {
 	if e.idle != nil {
 		close(e.idle)
@@ -294,48 +270,54 @@ func (e *endpoint) signal() {
 	}
 }
 
-// push reports a completion, and whether to call callWake. Called with mu held.
+// push reports a completion, and whether to call callWake. Called with the lock held.
 func (e *endpoint) push(c comp) bool {
 	e.comps.push(c)
 	if c.urgent {
 		e.urgent++
+	}
+	if e.slow != nil {
+		return e.slow.hold(e, c.urgent)
 	}
 	return e.rouse(c.urgent)
 }
 
 // Close implements provider.Endpoint.
 func (e *endpoint) Close() error {
-	e.mu.Lock()
+	e.lock()
 	first, lost := !e.closed, e.gate&gateLost != 0
 	e.closed = true
 	e.gate |= gateOver
-	e.armed = provider.WakeNone
-	e.waking.Or(closingFlag)
-	e.mu.Unlock()
+	e.hidden = 0
+	e.arm(provider.WakeNone)
+	e.state.Or(lockClosing)
+	e.unlock()
 
 	if first {
-		if e.conn.links[0] != nil {
-			e.conn.drain(e, lost)
-		}
+		e.flush(true) // what has been sent arrives
 		if !lost {
 			e.peer.shut()
+			e.peer.flush(true)
 			e.peer.report(provider.StatusDisconnected)
 		}
 	}
 	// From the gate on nothing begins. What is under way looks at it between pieces, and a wake function is quick.
-	e.mu.Lock()
-	for e.busy != 0 || e.access != 0 || e.copying || e.waking.Load() != closingFlag {
+	e.lock()
+	for e.busy != 0 || e.access != 0 || e.copying || e.state.Load() >= lockWaker {
 		e.wait()
 	}
 	if first {
 		e.held = nil
+		if e.slow != nil && e.slow.timer != nil {
+			e.slow.timer.Stop()
+		}
 		e.release()
 	}
-	e.mu.Unlock()
+	e.unlock()
 	if first {
 		e.prov.forget(e)
 		if e.conn.open.Add(-1) == 0 {
-			e.conn.fab.hangUp(e.conn)
+			e.conn.fab.putDown(e.conn.addr[0], e.conn.addr[1])
 		}
 	}
 	return nil
@@ -346,32 +328,31 @@ func (e *endpoint) Close() error {
 func (e *endpoint) sever(cause provider.Status) {
 	e.shut()
 	e.peer.shut()
-	if e.conn.links[0] != nil {
-		e.conn.drain(e, true)
-		e.conn.drain(e.peer, true)
-	}
+	e.flush(false)
+	e.peer.flush(false)
 	e.report(cause)
 	e.peer.report(cause)
 }
 
 // shut makes e take nothing more. When it returns, the peer does not touch the receives of e any more.
 func (e *endpoint) shut() {
-	e.mu.Lock()
+	e.lock()
 	e.gate |= gateOver
+	e.hidden = 0
 	for e.copying {
 		e.wait()
 	}
-	e.mu.Unlock()
+	e.unlock()
 }
 
 // report tells of the end, after shut.
 func (e *endpoint) report(cause provider.Status) {
-	e.mu.Lock()
+	e.lock()
 	if e.disc == discNone && !e.closed {
 		e.disc, e.cause = discPending, cause
 	}
 	wake := e.rouse(true)
-	e.mu.Unlock()
+	e.unlock()
 	if wake {
 		e.callWake()
 	}
@@ -380,8 +361,20 @@ func (e *endpoint) report(cause provider.Status) {
 // lose makes the link of e swallow everything in both directions.
 func (e *endpoint) lose() {
 	for _, x := range [2]*endpoint{e, e.peer} {
-		x.mu.Lock()
+		x.lock()
 		x.gate |= gateLost
-		x.mu.Unlock()
+		for x.copying {
+			x.wait()
+		}
+		x.unlock()
+	}
+	e.flush(false)
+	e.peer.flush(false)
+}
+
+// flush flushes what e sends through, if it has a shape.
+func (e *endpoint) flush(inOrder bool) {
+	if l := e.egress(); l != nil {
+		l.flush(inOrder)
 	}
 }

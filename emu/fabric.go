@@ -165,5 +165,3 @@ func (f *Fabric) putDown(local, remote netip.AddrPort) {
 	delete(f.conns, flow{local, remote})
 	f.leave(local.Port())
 }
-
-func (f *Fabric) hangUp(c *conn) { f.putDown(c.addr[0], c.addr[1]) }

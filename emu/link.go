@@ -1,6 +1,185 @@
 package emu
 
-// link shapes what one end sends.
-type link struct{}
+import (
+	"sync"
+	"time"
 
-func (c *conn) drain(e *endpoint, lost bool) {}
+	"sansock/provider"
+)
+
+// Link is the shape of what a provider's endpoints send. The zero value has none: everything arrives at once. Where
+// only one end has a shape, the other direction is unshaped. A connection with a shape copies and allocates.
+type Link struct {
+	Latency   time.Duration // from the end of sending to arrival, one way
+	Bandwidth int64         // bytes per second; 0: no bound
+}
+
+func (l Link) shaped() bool { return l.Latency > 0 || l.Bandwidth > 0 }
+
+// requestSize is what an RDMA read sends to the owner of the memory.
+const requestSize = 32
+
+// parcel is something on its way.
+type parcel struct {
+	due  time.Time
+	from *endpoint // who posted it
+	kind provider.Op
+	ctx  uint64
+	slot int32
+
+	inline    bool // no completion
+	solicited bool
+	answer    bool            // the data of a read comes back
+	fail      provider.Status // an injected fault
+	body      []byte          // a message
+	rdma      provider.RDMA   // or a transfer
+}
+
+// link is one direction of a connection with a shape: a queue in time. It needs no goroutine while nothing is due. When
+// the connection ends, however it does, the link is flushed: what is on its way arrives at that moment, where the
+// gates of the endpoints decide what becomes of it. A flushed link carries everything at once.
+type link struct {
+	Link
+	to *endpoint
+
+	mu      sync.Mutex // above the endpoints' mutexes; not held while a parcel is delivered
+	settled sync.Cond  // running has fallen
+	queue   ring[parcel]
+	inline  int       // inline messages in queue
+	free    time.Time // when the sender has sent what is queued
+	timer   *time.Timer
+	active  bool // the timer is set, or run is
+	running int  // parcels being delivered
+	flushed bool
+}
+
+func newLink(l Link, from *endpoint) *link {
+	x := &link{Link: l, to: from.peer}
+	x.settled.L = &x.mu
+	return x
+}
+
+// send puts p on its way. It fails when there are more inline messages than the peer can ever have receives for.
+func (l *link) send(p parcel, size int) bool {
+	l.mu.Lock()
+	if l.flushed {
+		l.mu.Unlock()
+		p.arrive()
+		return true
+	}
+	if p.inline {
+		if l.inline > l.to.attr.MaxRecvs {
+			l.mu.Unlock()
+			return false
+		}
+		l.inline++
+	}
+	if now := time.Now(); l.free.Before(now) {
+		l.free = now
+	}
+	if l.Bandwidth > 0 {
+		l.free = l.free.Add(time.Duration(float64(size) / float64(l.Bandwidth) * float64(time.Second)))
+	}
+	p.due = l.free.Add(l.Latency)
+	l.queue.push(p)
+	if l.active {
+		l.mu.Unlock()
+		return true
+	}
+	l.active = true
+	l.run()
+	return true
+}
+
+// fire is what the timer calls.
+func (l *link) fire() {
+	l.mu.Lock()
+	l.run()
+}
+
+// run delivers what is due, and sets the timer for the rest. Called with mu held, which it releases.
+func (l *link) run() {
+	for l.queue.n > 0 && !l.flushed {
+		if d := time.Until(l.queue.front().due); d > 0 {
+			if l.timer == nil {
+				l.timer = time.AfterFunc(d, l.fire)
+			} else {
+				l.timer.Reset(d)
+			}
+			l.mu.Unlock()
+			return
+		}
+		l.step()
+	}
+	l.active = false
+	l.mu.Unlock()
+}
+
+// step delivers the first parcel. Called with mu held, which it releases meanwhile.
+func (l *link) step() {
+	p := *l.queue.front()
+	*l.queue.front() = parcel{}
+	l.queue.drop()
+	if p.inline {
+		l.inline--
+	}
+	l.running++
+	l.mu.Unlock()
+	p.arrive()
+	l.mu.Lock()
+	l.running--
+	l.settled.Broadcast()
+}
+
+// flush delivers everything at once, now and from now on. With inOrder it waits for the parcel that the timer is
+// delivering, and so cannot be called by a delivery itself; without, nothing can arrive any more anyway.
+func (l *link) flush(inOrder bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flushed = true
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	for {
+		if inOrder && l.running > 0 {
+			l.settled.Wait()
+		} else if l.queue.n > 0 {
+			l.step()
+		} else {
+			return
+		}
+	}
+}
+
+// arrive is the end of p's way.
+func (p *parcel) arrive() {
+	peer := p.from.peer
+	var st provider.Status
+	switch {
+	case p.fail != provider.StatusOK:
+		st = p.fail
+	case p.kind == provider.OpSend:
+		st = peer.deliver(p.body, nil, p.solicited)
+	case p.kind == provider.OpRead && !p.answer:
+		p.answer = true
+		peer.egress().send(*p, len(p.rdma.Local.Bytes))
+		return
+	default:
+		st = peer.reach(&p.rdma, p.kind)
+	}
+	if p.inline {
+		switch st {
+		case provider.StatusOK, provider.StatusDisconnected, statusLost:
+		default:
+			p.from.sendFailed(p.ctx, st)
+		}
+		return
+	}
+	if st == provider.StatusDisconnected {
+		st = provider.StatusAborted // it had been posted
+	}
+	p.from.end(p.ctx, p.slot, p.kind, st)
+}
+
+// egress is the link that e sends through, nil if it has no shape.
+func (e *endpoint) egress() *link { return e.conn.links[e.side()] }

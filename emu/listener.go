@@ -81,6 +81,9 @@ func (l *listener) withdraw(r *request) {
 
 // Accept implements provider.Listener.
 func (l *listener) Accept() (provider.Request, error) {
+	if err := l.prov.step(StepRequest, "accept"); err != nil {
+		return nil, err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
@@ -128,14 +131,22 @@ func (r *request) Accept(ctx context.Context) (provider.Endpoint, error) {
 	if !r.take() {
 		return nil, p.failure("accept", provider.StatusDisconnected)
 	}
-	if err := ctx.Err(); err != nil {
-		err = p.ended("accept", err)
-		r.answer <- answer{err: r.dialer.failure("dial", provider.StatusAborted)}
+	err := p.step(StepAccept, "accept")
+	if err == nil && ctx.Err() != nil {
+		err = p.ended("accept", ctx.Err())
+	}
+	if err != nil {
+		// Not refused: the listener failed, and TCP might not have.
+		r.answer <- answer{err: r.dialer.failure("dial", provider.StatusLink)}
 		return nil, err
 	}
 	dialer, accepted := connect(r.dialer, p, r.remote, r.local)
 	r.answer <- answer{ep: dialer}
-	return accepted, nil
+	if err := p.step(StepAcceptComplete, "accept"); err != nil {
+		accepted.Close()
+		return nil, err
+	}
+	return accepted.face(), nil
 }
 
 // Reject implements provider.Request.

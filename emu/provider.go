@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"sansock/provider"
 )
@@ -45,6 +46,20 @@ type Config struct {
 
 	// Memory limits what the proxy driver has to give.
 	Memory Memory
+
+	// Link is the shape of what this provider's endpoints send.
+	Link Link
+
+	// Completions are how completions are reported to this provider's endpoints.
+	Completions Completions
+
+	// Fault, if set, is asked at every step and makes it fail by an error, best a provider.Status or a
+	// *provider.Error. It must not call the provider. Faults are rules for the same. Both may fail a step.
+	Fault  func(Step) error
+	Faults []Fault
+
+	// Seed is what the random decisions of Faults come from. Keys do not: they cannot be foretold.
+	Seed uint64
 }
 
 // Provider is an emulated SAN adapter.
@@ -54,6 +69,9 @@ type Provider struct {
 	attr     provider.Attributes
 	prefixes func() ([]netip.Prefix, error)
 	proxy    *proxy
+	link     Link
+	slow     Completions
+	faults   *faults // nil: none
 
 	mu        sync.Mutex // guards the lists; innermost
 	newest    *endpoint
@@ -76,6 +94,9 @@ func New(c Config) (*Provider, error) {
 		fabric:    c.Fabric,
 		prefixes:  c.Prefixes,
 		proxy:     newProxy(c.Memory),
+		link:      c.Link,
+		slow:      c.Completions,
+		faults:    newFaults(c.Fault, c.Faults, c.Seed),
 		listeners: make(map[*listener]struct{}),
 		done:      make(chan struct{}),
 	}
@@ -131,6 +152,9 @@ func (p *Provider) Attributes() provider.Attributes { return p.attr }
 // Prefixes implements provider.Provider. By default these are the loopback networks and the addresses of this
 // host, each by itself, as the emulated SAN goes no further.
 func (p *Provider) Prefixes() ([]netip.Prefix, error) {
+	if err := p.step(StepPrefixes, "prefixes"); err != nil {
+		return nil, err
+	}
 	ps, err := p.prefixes()
 	if err != nil {
 		return nil, &provider.Error{Provider: p.name, Op: "prefixes", Status: provider.StatusOf(err), Err: err}
@@ -175,6 +199,9 @@ func (p *Provider) serves(ip netip.Addr) (bool, error) {
 
 // Listen implements provider.Provider. A backlog below 1 is taken as 1.
 func (p *Provider) Listen(local netip.AddrPort, backlog int) (provider.Listener, error) {
+	if err := p.step(StepListen, "listen"); err != nil {
+		return nil, err
+	}
 	local = clean(local)
 	if ok, err := p.serves(local.Addr()); err != nil {
 		return nil, &provider.Error{Provider: p.name, Op: "listen", Status: provider.StatusOf(err), Err: err}
@@ -197,11 +224,22 @@ func (p *Provider) Listen(local netip.AddrPort, backlog int) (provider.Listener,
 
 // Dial implements provider.Provider.
 func (p *Provider) Dial(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
+	if err := p.step(StepDial, "dial"); err != nil {
+		return nil, err
+	}
 	e, err := p.dial(ctx, clean(local), clean(remote))
 	if err != nil {
 		return nil, err
 	}
-	return e, nil
+	err = p.step(StepDialComplete, "dial")
+	if err == nil {
+		err = p.roundTrip(ctx, e)
+	}
+	if err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e.face(), nil
 }
 
 func (p *Provider) dial(ctx context.Context, local, remote netip.AddrPort) (*endpoint, error) {
@@ -262,6 +300,23 @@ func (p *Provider) dial(ctx context.Context, local, remote netip.AddrPort) (*end
 	return nil, a.err
 }
 
+// roundTrip waits as long as a request and its answer take on the links of e.
+func (p *Provider) roundTrip(ctx context.Context, e *endpoint) error {
+	if e.egress() == nil {
+		return nil
+	}
+	t := time.NewTimer(e.egress().Latency + e.peer.egress().Latency)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return p.ended("dial", ctx.Err())
+	case <-p.done:
+		return p.failure("dial", provider.StatusClosed)
+	}
+}
+
 // connect makes both ends of a connection.
 func connect(dialer, listener *Provider, from, to netip.AddrPort) (*endpoint, *endpoint) {
 	c := &conn{addr: [2]netip.AddrPort{from, to}, fab: dialer.fabric}
@@ -269,7 +324,12 @@ func connect(dialer, listener *Provider, from, to netip.AddrPort) (*endpoint, *e
 	for i, p := range [2]*Provider{dialer, listener} {
 		e := &c.ends[i]
 		e.peer, e.conn, e.prov, e.attr = &c.ends[1-i], c, p, &p.attr
-		e.salt = rand.Uint64()
+		e.salt, e.slow = rand.Uint64(), newSlow(p.slow)
+	}
+	if dialer.link.shaped() || listener.link.shaped() {
+		for i, p := range [2]*Provider{dialer, listener} {
+			c.links[i] = newLink(p.link, &c.ends[i])
+		}
 	}
 	for i := range c.ends {
 		c.ends[i].prov.remember(&c.ends[i])

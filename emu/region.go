@@ -167,8 +167,8 @@ func (e *endpoint) register(b []byte, rights provider.Rights) (provider.Region, 
 }
 
 func (e *endpoint) enter(b []byte, rights provider.Rights, common bool) (provider.Region, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	if e.closed {
 		return provider.Region{}, provider.StatusClosed
 	}
@@ -181,15 +181,15 @@ func (e *endpoint) enter(b []byte, rights provider.Rights, common bool) (provide
 
 // Deregister implements provider.Endpoint.
 func (e *endpoint) Deregister(h provider.Handle) error {
-	e.mu.Lock()
+	e.lock()
 	i := e.table.find(e.salt, h)
 	if i == none {
-		e.mu.Unlock()
+		e.unlock()
 		return provider.StatusAccess
 	}
 	s := &e.table.slots[i]
 	if s.posted != 0 && !(e.gate&gateOver != 0 && e.settled()) {
-		e.mu.Unlock()
+		e.unlock()
 		return provider.StatusBusy
 	}
 	// From here on no access begins. One under way looks here between pieces, so the wait is short.
@@ -201,7 +201,7 @@ func (e *endpoint) Deregister(h provider.Handle) error {
 	b, common := s.bytes, s.common
 	released := e.released && !common // Close has given it back
 	e.table.remove(i)
-	e.mu.Unlock()
+	e.unlock()
 	if !released {
 		e.prov.proxy.release(b, common)
 	}
@@ -209,7 +209,7 @@ func (e *endpoint) Deregister(h provider.Handle) error {
 }
 
 // release ends every registration at Close. Handles stay known until they are deregistered, and so does common memory.
-// Called with e.mu held.
+// Called with the lock held.
 func (e *endpoint) release() {
 	e.released = true
 	for i := range e.table.slots {

@@ -26,6 +26,9 @@ func (r *ring[T]) drop() {
 	r.n--
 }
 
+// grow is kept out of push so that the compiler inlines that.
+//
+//go:noinline
 func (r *ring[T]) grow() {
 	buf := make([]T, max(4, 2*len(r.buf)))
 	for i := range r.n {

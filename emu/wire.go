@@ -30,14 +30,14 @@ func (e *endpoint) PostSend(s provider.Send) error {
 		return provider.StatusTooLong
 	}
 	p := e.peer
-	p.mu.Lock()
+	p.lock()
 	if p.recvs.n == 0 || p.gate != 0 || n > copyUnderLock || p.copying {
-		p.mu.Unlock()
+		p.unlock()
 		return e.sendInline(&s)
 	}
 	r := p.recvs.front()
 	if n > int(r.size) {
-		p.mu.Unlock()
+		p.unlock()
 		return e.sendInline(&s)
 	}
 	b := &p.table.slots[r.slot]
@@ -48,7 +48,7 @@ func (e *endpoint) PostSend(s provider.Send) error {
 	c := comp{ctx: r.ctx, n: uint32(n), op: provider.OpRecv, urgent: s.Solicited}
 	p.recvs.drop()
 	wake := p.push(c)
-	p.mu.Unlock()
+	p.unlock()
 	if wake {
 		p.callWake()
 	}
@@ -64,26 +64,31 @@ func (e *endpoint) sendInline(s *provider.Send) error {
 	case provider.StatusDisconnected:
 		return e.notPosted()
 	case statusLost:
-		e.mu.Lock()
+		e.lock()
 		st = e.refusal()
-		e.mu.Unlock()
+		e.unlock()
 		return st.Err()
 	}
-	e.mu.Lock()
-	e.out[provider.OpSend]++
-	wake := e.push(comp{ctx: s.Context, op: provider.OpSend, status: st, urgent: true})
-	e.mu.Unlock()
+	e.sendFailed(s.Context, st)
+	return nil
+}
+
+// sendFailed reports that an inline send has ended the connection, and ends it.
+func (e *endpoint) sendFailed(ctx uint64, st provider.Status) {
+	e.lock()
+	e.out[provider.OpSend]++ // Poll takes it off again
+	wake := e.push(comp{ctx: ctx, op: provider.OpSend, status: st, urgent: true})
+	e.unlock()
 	if wake {
 		e.callWake()
 	}
 	e.sever(st)
-	return nil
 }
 
 // notPosted is the error of an operation that found the peer's gate shut.
 func (e *endpoint) notPosted() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	if e.closed {
 		return provider.StatusClosed
 	}
@@ -93,8 +98,8 @@ func (e *endpoint) notPosted() error {
 // begin admits an operation whose memory is s. need says that it must be registered. It returns the slot, or none for
 // memory that is not registered.
 func (e *endpoint) begin(s *provider.Segment, kind provider.Op, need bool) (int32, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.lock()
+	defer e.unlock()
 	if st := e.refusal(); st != provider.StatusOK {
 		return none, st
 	}
@@ -121,12 +126,12 @@ func (e *endpoint) begin(s *provider.Segment, kind provider.Op, need bool) (int3
 // end completes what begin began. After an answer that ends the connection it does that, too. StatusDisconnected
 // undoes begin, and is returned as the error of an operation that was not posted.
 func (e *endpoint) end(ctx uint64, slot int32, kind provider.Op, st provider.Status) error {
-	e.mu.Lock()
+	e.lock()
 	e.busy--
 	if st == statusLost {
 		e.stuck.push(op{ctx, slot, kind})
 		e.ending()
-		e.mu.Unlock()
+		e.unlock()
 		return nil
 	}
 	if slot != none {
@@ -146,7 +151,7 @@ func (e *endpoint) end(ctx uint64, slot int32, kind provider.Op, st provider.Sta
 	if e.ending() && !wake {
 		wake = e.rouse(true)
 	}
-	e.mu.Unlock()
+	e.unlock()
 	if wake {
 		e.callWake()
 	}
@@ -159,7 +164,7 @@ func (e *endpoint) end(ctx uint64, slot int32, kind provider.Op, st provider.Sta
 }
 
 // ending follows the fall of a count. It reports that the end of the connection, which has waited for that, can be
-// polled now. Called with mu held.
+// polled now. Called with the lock held.
 func (e *endpoint) ending() bool {
 	e.signal()
 	return e.gate&gateOver != 0 && e.settled()
@@ -181,13 +186,13 @@ func (e *endpoint) sendLocal(s *provider.Send) error {
 // StatusOK, StatusDisconnected where e takes nothing, statusLost, or the status with which the connection must end.
 func (e *endpoint) deliver(a, b []byte, solicited bool) provider.Status {
 	n := len(a) + len(b)
-	e.mu.Lock()
+	e.lock()
 	for e.copying && e.gate == 0 {
 		e.wait()
 	}
 	if e.gate != 0 {
 		lost := e.gate&gateLost != 0
-		e.mu.Unlock()
+		e.unlock()
 		if lost {
 			return statusLost
 		}
@@ -200,7 +205,7 @@ func (e *endpoint) deliver(a, b []byte, solicited bool) provider.Status {
 			e.heldUrgent = solicited
 			e.started = true
 		}
-		e.mu.Unlock()
+		e.unlock()
 		if hold {
 			return provider.StatusOK
 		}
@@ -222,10 +227,10 @@ func (e *endpoint) deliver(a, b []byte, solicited bool) provider.Status {
 	default:
 		// The receive has left the queue but its registration is still in use, and Close waits for copying.
 		e.copying = true
-		e.mu.Unlock()
+		e.unlock()
 		k := copy(dst, a)
 		copy(dst[k:], b)
-		e.mu.Lock()
+		e.lock()
 		e.copying = false
 		e.signal()
 	}
@@ -234,14 +239,14 @@ func (e *endpoint) deliver(a, b []byte, solicited bool) provider.Status {
 	if e.gate&gateOver != 0 && e.settled() && !wake {
 		wake = e.rouse(true)
 	}
-	e.mu.Unlock()
+	e.unlock()
 	if wake {
 		e.callWake()
 	}
 	return st
 }
 
-// deliverHeld moves the first message into the receive that has just been posted. Called with mu held, which it releases.
+// deliverHeld moves the first message into the receive that has just been posted. Called with the lock held, which it releases.
 func (e *endpoint) deliverHeld() error {
 	m := e.held
 	e.held = nil
@@ -257,7 +262,7 @@ func (e *endpoint) deliverHeld() error {
 		copy(s.bytes[r.off:], m)
 	}
 	wake := e.push(c)
-	e.mu.Unlock()
+	e.unlock()
 	if wake {
 		e.callWake()
 	}
@@ -297,10 +302,10 @@ func (e *endpoint) reach(r *provider.RDMA, kind provider.Op) provider.Status {
 		right = provider.RightRead
 	}
 	local := r.Local.Bytes
-	e.mu.Lock()
+	e.lock()
 	if e.gate != 0 {
 		lost := e.gate&gateLost != 0
-		e.mu.Unlock()
+		e.unlock()
 		if lost {
 			return statusLost
 		}
@@ -308,14 +313,14 @@ func (e *endpoint) reach(r *provider.RDMA, kind provider.Op) provider.Status {
 	}
 	i, ok := e.table.remote(&r.Remote, right, r.Offset, len(local))
 	if !ok {
-		e.mu.Unlock()
+		e.unlock()
 		return provider.StatusAccess
 	}
 	s := &e.table.slots[i]
 	mem := s.bytes[r.Offset:][:len(local)]
 	s.access++
 	e.access++
-	e.mu.Unlock()
+	e.unlock()
 
 	st := provider.StatusOK
 	for {
@@ -329,7 +334,7 @@ func (e *endpoint) reach(r *provider.RDMA, kind provider.Op) provider.Status {
 			copy(mem, local[:n])
 		}
 		local, mem = local[n:], mem[n:]
-		e.mu.Lock()
+		e.lock()
 		if len(local) == 0 {
 			break
 		}
@@ -341,11 +346,11 @@ func (e *endpoint) reach(r *provider.RDMA, kind provider.Op) provider.Status {
 			st = provider.StatusAccess
 			break
 		}
-		e.mu.Unlock()
+		e.unlock()
 	}
 	e.table.slots[i].access--
 	e.access--
 	e.signal()
-	e.mu.Unlock()
+	e.unlock()
 	return st
 }

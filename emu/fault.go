@@ -1,0 +1,151 @@
+package emu
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+
+	"sansock/provider"
+)
+
+// Step is a place where a provider can be made to fail.
+type Step uint8
+
+const (
+	StepPrefixes       Step = iota + 1 // Prefixes
+	StepListen                         // Listen
+	StepDial                           // Dial, before the peer hears of it
+	StepDialComplete                   // Dial, after the peer has accepted: the peer sees the connection end
+	StepRequest                        // Listener.Accept, before it takes a request
+	StepAccept                         // Request.Accept, before the peer's Dial succeeds: it fails
+	StepAcceptComplete                 // Request.Accept, after that: the peer sees the connection end
+	StepAllocate                       // Allocate
+	StepRegister                       // Register
+	StepExpose                         // Expose
+	StepDeregister                     // Deregister, which then does nothing
+	StepPostRecv                       // PostRecv, and so on: nothing is posted
+	StepPostSend
+	StepPostWrite
+	StepPostRead
+	StepTransfer // a message, write or read after it has been posted: it completes so, and the connection ends
+	steps
+)
+
+var stepText = [steps]string{
+	StepPrefixes:       "prefixes",
+	StepListen:         "listen",
+	StepDial:           "dial",
+	StepDialComplete:   "dial complete",
+	StepRequest:        "request",
+	StepAccept:         "accept",
+	StepAcceptComplete: "accept complete",
+	StepAllocate:       "allocate",
+	StepRegister:       "register",
+	StepExpose:         "expose",
+	StepDeregister:     "deregister",
+	StepPostRecv:       "post receive",
+	StepPostSend:       "post send",
+	StepPostWrite:      "post write",
+	StepPostRead:       "post read",
+	StepTransfer:       "transfer",
+}
+
+// String returns the step in words.
+func (s Step) String() string {
+	if s < steps && s > 0 {
+		return stepText[s]
+	}
+	return "unknown step"
+}
+
+// Steps returns all of them, so that a test can fail each.
+func Steps() []Step {
+	all := make([]Step, 0, steps-1)
+	for s := Step(1); s < steps; s++ {
+		all = append(all, s)
+	}
+	return all
+}
+
+// Fault is a rule that makes a step fail.
+type Fault struct {
+	Step        Step
+	Nth         int             // only its n-th time with this provider, counted from 1; 0: every time
+	Probability float64         // and then only with this chance; 0: surely
+	Status      provider.Status // how; StatusLink if zero
+}
+
+// faults decides which steps fail. Every rule has its own random numbers, so that its k-th decision is the same in every
+// run, whatever happens at other steps.
+type faults struct {
+	hook func(Step) error
+
+	mu    sync.Mutex // a leaf
+	rules []rule
+}
+
+type rule struct {
+	Fault
+	seen int
+	rand *rand.Rand
+}
+
+func newFaults(hook func(Step) error, rules []Fault, seed uint64) *faults {
+	if hook == nil && len(rules) == 0 {
+		return nil
+	}
+	f := &faults{hook: hook}
+	for i, r := range rules {
+		if r.Status == provider.StatusOK {
+			r.Status = provider.StatusLink
+		}
+		f.rules = append(f.rules, rule{Fault: r, rand: rand.New(rand.NewPCG(seed, uint64(i)))})
+	}
+	return f
+}
+
+// at is the error of a step, nil for success.
+func (f *faults) at(s Step) error {
+	if f == nil {
+		return nil
+	}
+	if f.hook != nil {
+		if err := f.hook(s); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var err error
+	for i := range f.rules {
+		r := &f.rules[i]
+		if r.Step != s {
+			continue
+		}
+		r.seen++
+		if r.Nth != 0 && r.seen != r.Nth || r.Probability != 0 && r.rand.Float64() >= r.Probability {
+			continue
+		}
+		if err == nil {
+			err = r.Status
+		}
+	}
+	return err
+}
+
+// step is the *provider.Error of a step of the provider itself, nil for success.
+func (p *Provider) step(s Step, op string) error {
+	err := p.faults.at(s)
+	if err == nil {
+		return nil
+	}
+	var e *provider.Error
+	if errors.As(err, &e) {
+		return err
+	}
+	e = &provider.Error{Provider: p.name, Op: op, Status: provider.StatusOf(err)}
+	if _, plain := err.(provider.Status); !plain {
+		e.Err = err
+	}
+	return e
+}
