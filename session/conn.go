@@ -29,6 +29,7 @@ type Conn struct {
 	rd, wr   waiter // the Read and the Write that sleep
 	rdl, wdl deadline
 	armed    atomic.Uint32 // the provider.Wake in force
+	busy     atomic.Bool   // somebody holds mu who will settle
 	kicks    atomic.Uint32 // requests for progress; a goroutine runs while not 0
 
 	closed   atomic.Bool
@@ -59,10 +60,9 @@ func newConn(ep provider.Endpoint, cfg Config) *Conn {
 
 // started ends the negotiation.
 func (c *Conn) started() {
-	c.mu.Lock()
+	c.lock()
 	c.core.poll()
-	c.settle()
-	c.mu.Unlock()
+	c.unlock()
 }
 
 // discard drops a connection whose negotiation failed.
@@ -90,12 +90,11 @@ func (c *Conn) Read(p []byte) (int, error) {
 	if c.rdl.expired() {
 		return 0, os.ErrDeadlineExceeded
 	}
-	c.mu.Lock()
+	c.lock()
 	c.reading = true
 	n, err := c.read(p)
 	c.reading = false
-	c.settle()
-	c.mu.Unlock()
+	c.unlock()
 	return n, err
 }
 
@@ -159,15 +158,17 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if c.wdl.expired() {
 		return 0, os.ErrDeadlineExceeded
 	}
-	c.mu.Lock()
+	c.lock()
 	n, err := c.write(p)
-	c.settle()
-	c.mu.Unlock()
+	c.unlock()
 	return n, err
 }
 
 // write needs mu.
 func (c *Conn) write(p []byte) (int, error) {
+	if len(p) == 0 && c.core.finWanted {
+		return 0, syscall.EPIPE
+	}
 	n, rdma := 0, true
 	for n < len(p) {
 		if c.closed.Load() {
@@ -224,7 +225,10 @@ func (c *Conn) offered() (int, error) {
 			c.core.dropOutbound()
 			continue
 		}
-		if err = c.sleep(&c.wr, &c.wdl); err != nil {
+		if err = c.sleep(&c.wr, &c.wdl); err == nil && c.core.finWanted && !c.core.outboundOver() {
+			err = syscall.EPIPE // CloseWrite
+		}
+		if err != nil {
 			c.core.revokeOutbound()
 			c.revoke(&c.wr, c.core.outboundOver)
 			break
@@ -296,9 +300,10 @@ func (c *Conn) sleepParked(w *waiter, d *deadline) {
 	if c.arm() {
 		w.unpark()
 	} else {
+		c.busy.Store(false)
 		c.mu.Unlock()
 		w.wait()
-		c.mu.Lock()
+		c.lock()
 	}
 	if c.core.poll() > 0 {
 		c.signal()
@@ -322,12 +327,25 @@ func (c *Conn) arm() bool {
 	return c.ep.Arm(mode)
 }
 
-// wake is the provider's wake function.
+// wake is the provider's wake function. Who is busy with the core finds, when it settles, that nothing is armed any
+// more, and polls: either this sees busy, or settle, which has unset it before, sees that nothing is armed.
 func (c *Conn) wake() {
 	c.armed.Store(uint32(provider.WakeNone))
-	if !c.rd.wake() && !c.wr.wake() {
+	if !c.rd.wake() && !c.wr.wake() && !c.busy.Load() {
 		c.kick()
 	}
+}
+
+// lock begins a use of the core, settle and unlock end it.
+func (c *Conn) lock() {
+	c.mu.Lock()
+	c.busy.Store(true)
+}
+
+func (c *Conn) unlock() {
+	c.busy.Store(false)
+	c.settle()
+	c.mu.Unlock()
 }
 
 // signal wakes those who sleep and have something to do. It needs mu.
@@ -376,13 +394,12 @@ func (c *Conn) kick() {
 func (c *Conn) progress() {
 	for {
 		k := c.kicks.Load()
-		c.mu.Lock()
+		c.lock()
 		if !c.epClosed {
 			c.core.poll()
 			c.background()
-			c.settle()
 		}
-		c.mu.Unlock()
+		c.unlock()
 		if c.kicks.CompareAndSwap(k, 0) {
 			return
 		}
@@ -453,9 +470,9 @@ func (c *Conn) closeEndpoint() {
 // Close closes the connection. Reads and Writes return net.ErrClosed. Data written is still delivered in the background,
 // unless received data was unread: then the peer sees ECONNRESET, as with TCP. See SetLinger.
 func (c *Conn) Close() error {
-	c.mu.Lock()
+	c.lock()
 	if c.closed.Load() {
-		c.mu.Unlock()
+		c.unlock()
 		return net.ErrClosed
 	}
 	c.closed.Store(true)
@@ -465,7 +482,7 @@ func (c *Conn) Close() error {
 	c.wr.wake()
 	if c.epClosed {
 		c.core.finish()
-		c.mu.Unlock()
+		c.unlock()
 		return nil
 	}
 	if c.linger == 0 {
@@ -474,7 +491,7 @@ func (c *Conn) Close() error {
 		c.core.close()
 	}
 	c.timers.close()
-	c.settle()
+	c.finalize()
 	var over chan struct{}
 	if !c.epClosed {
 		wait := closeTimeout
@@ -485,7 +502,7 @@ func (c *Conn) Close() error {
 		}
 		c.timers.startLinger(c, wait)
 	}
-	c.mu.Unlock()
+	c.unlock()
 	if over != nil {
 		<-over
 	}
@@ -495,27 +512,27 @@ func (c *Conn) Close() error {
 // closeTimeout is how long a closed connection waits for the peer to take what was written before it is dropped.
 const closeTimeout = 60 * time.Second
 
-// CloseRead ends reading: once what has arrived is read, Read returns io.EOF. The peer is not told, as with TCP.
+// CloseRead ends reading: once what has arrived is read, Read returns io.EOF. The peer is not told, and what it still
+// writes is dropped, as with TCP.
 func (c *Conn) CloseRead() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.lock()
+	defer c.unlock()
 	if c.closed.Load() {
 		return net.ErrClosed
 	}
-	c.core.deaf = true
-	c.settle()
+	c.core.closeRead()
 	return nil
 }
 
 // CloseWrite ends writing: the peer reads io.EOF after all that was written.
 func (c *Conn) CloseWrite() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.lock()
+	defer c.unlock()
 	if c.closed.Load() {
 		return net.ErrClosed
 	}
 	c.core.closeWrite()
-	c.settle()
+	c.wr.wake()
 	return nil
 }
 
@@ -542,25 +559,23 @@ func (c *Conn) setDeadline(d *deadline, w *waiter, t time.Time) error {
 	return nil
 }
 
-// SetReadBuffer bounds the bytes that are kept while nobody reads, beyond the posted receive buffers.
+// SetReadBuffer bounds the bytes that are kept while nobody reads, beyond the posted receive buffers. As with a
+// socket, what is too small is taken for the smallest size.
 func (c *Conn) SetReadBuffer(n int) error {
-	if n <= 0 {
-		return syscall.EINVAL
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed.Load() {
 		return net.ErrClosed
 	}
-	c.core.readBuffer = n
+	c.core.readBuffer = max(n, minReadBuffer)
 	return nil
 }
 
+// minReadBuffer is the smallest receive buffer.
+const minReadBuffer = 4 << 10
+
 // SetWriteBuffer does nothing: a session holds no more written data than one message.
 func (c *Conn) SetWriteBuffer(n int) error {
-	if n <= 0 {
-		return syscall.EINVAL
-	}
 	if c.closed.Load() {
 		return net.ErrClosed
 	}

@@ -28,7 +28,7 @@ type core struct {
 	sinceGrow  int         // bytes received at this level
 	noGrow     bool        // growing failed: the provider has no memory
 	owed       int         // buffers posted again, not granted yet
-	peerWant   bool        // the peer asked for credits
+	peerWant   bool        // credits for the peer are solicited
 	peerStuck  bool        // a Write of the peer waits for them
 	queue      ring[item]  // the stream received, unread
 	queued     int         // bytes in it, without offers
@@ -42,6 +42,7 @@ type core struct {
 	send       sends
 	scratch    [headerSize + offerSize]byte // header of the message being sent
 	held       []byte                       // small writes gathered for one message
+	small      bool                         // writes are small, and may be gathered
 	inFlight   int                          // sends posted from the region, not completed
 	finWanted  bool                         // CloseWrite: nothing is written any more
 	finSent    bool

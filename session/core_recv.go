@@ -43,7 +43,7 @@ func (c *core) receive(gen, slot, n int) {
 		} else if c.closing || c.aborting {
 			// Nobody will read it: the peer has to know that it was lost.
 			c.abort(abortReset)
-		} else if len(payload) > 0 {
+		} else if len(payload) > 0 && !c.deaf {
 			c.take(gen, slot, payload)
 			return
 		}
@@ -73,7 +73,7 @@ func (c *core) receive(gen, slot, n int) {
 		if o, err = parseOffer(payload); err == nil {
 			err = c.offered(h.arg, o)
 		}
-		if first := payload[min(offerSize, len(payload)):]; err == nil && len(first) > 0 && !c.closing && !c.aborting {
+		if first := payload[min(offerSize, len(payload)):]; err == nil && len(first) > 0 && c.in.active {
 			c.take(gen, slot, first) // the offer itself follows all that is queued
 			return
 		}
@@ -127,6 +127,15 @@ func (c *core) granted(h header) error {
 	return nil
 }
 
+// closeRead ends reading where the queue does. What arrives later is dropped.
+func (c *core) closeRead() {
+	c.deaf = true
+	if c.in.active && !c.in.busy {
+		c.endOffer(c.in.total)
+		c.pump()
+	}
+}
+
 // aborted notes that the peer dropped the connection.
 func (c *core) aborted(code uint64) {
 	c.done = true
@@ -170,18 +179,10 @@ func (c *core) repost(gen, slot int) {
 	c.owed++
 }
 
-// creditIfDue returns credits in a message of their own when the peer asked, and either everything it sent
-// is consumed or half of the buffers is owed.
+// creditIfDue returns credits in a message of their own when half of the buffers is owed.
 func (c *core) creditIfDue() {
-	if !c.peerWant || c.owed == 0 {
-		return
-	}
-	r := &c.recv[c.cur]
-	if c.owed < r.count/2 && (r.held > 0 || c.recv[c.cur^1].held > 0) {
-		return
-	}
-	if c.win.credits > 0 && c.slotFree() {
-		c.post(kindCredit, 0, 0, 0, nil, true)
+	if c.owed > 0 && c.owed >= c.recv[c.cur].count/2 && c.win.credits > 0 && c.slotFree() && !c.ended && !c.abortSent {
+		c.post(kindCredit, 0, 0, 0, nil, c.peerWant)
 	}
 }
 
@@ -209,6 +210,7 @@ func (c *core) spill() {
 		c.spilled += len(it.data)
 		c.consumed(it)
 	}
+	c.peerStuck = c.recv[0].held+c.recv[1].held > 0
 }
 
 const spillChunk = 64 << 10

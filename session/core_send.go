@@ -49,17 +49,15 @@ func (c *core) post(k kind, flags uint8, arg uint64, fixed int, body []byte, sol
 		h.credits = uint16(c.owed)
 	}
 	if c.owed > 0 {
-		if r := &c.recv[c.cur]; c.owed >= r.count/2 || r.held == 0 {
-			c.peerWant = false
-		}
 		c.owed = 0
 	}
+	if k == kindCredit {
+		c.peerWant = false
+	}
 	c.win.use()
-	if k != kindCredit && c.win.short() {
+	if c.small && c.win.short() {
 		h.flags |= flagWant
 		c.win.wanted = true
-		// The peer has to answer even if nobody is reading or writing there.
-		solicited = solicited || flags&flagBlocked != 0
 	}
 	n := headerSize + fixed
 	h.put(c.scratch[:])
@@ -112,10 +110,11 @@ func (c *core) write(p []byte) (int, error) {
 		}
 		return 0, err
 	}
+	c.small = len(p) < smallWrite
 	n := 0
 	for n < len(p) {
 		rest := p[n:]
-		if len(c.held) > 0 || len(rest) < smallWrite && c.win.short() && c.win.wanted {
+		if len(c.held) > 0 || c.small && c.win.short() && c.win.wanted {
 			m := c.hold(rest)
 			n += m
 			if m == len(rest) {
@@ -216,7 +215,10 @@ func (c *core) pump() {
 	}
 	c.pumpInbound()
 	c.pumpOutbound()
-	if len(c.held) > 0 && c.canData() && !(c.win.short() && c.win.wanted) {
+	if len(c.held) > 0 && !(c.win.short() && c.win.wanted) {
+		c.flushHeld()
+	}
+	if c.finWanted && len(c.held) > 0 {
 		c.flushHeld()
 	}
 	if c.finWanted && !c.finSent && len(c.held) == 0 && !c.out.active && c.canControl() {
@@ -232,16 +234,13 @@ func (c *core) pump() {
 		c.closeSent = true
 		c.post(kindClose, 0, 0, 0, nil, true)
 	}
-	// Bytes wait here, and the peer has not been asked to let us go on.
-	if (len(c.held) > 0 || c.finWanted && !c.finSent) && !c.win.wanted && c.canControl() {
-		c.post(kindNop, 0, 0, 0, nil, true)
-	}
 	c.creditIfDue()
 }
 
 // block is called when a Write is about to wait for credits.
 func (c *core) block() {
-	if !c.canData() && c.canControl() {
+	if !c.win.data() && !c.win.stuck && c.canControl() {
+		c.win.stuck = true
 		c.post(kindNop, flagBlocked|flagMore, 0, 0, nil, true)
 	}
 }

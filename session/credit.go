@@ -2,8 +2,11 @@ package session
 
 // Every message takes one receive buffer of the peer's, and needs one credit. The last credits are kept for
 // messages that must not be stopped by data that nobody reads: data leaves reserve of them, control messages
-// leave one, which only kindCredit may use. A kindCredit never asks for credits, or two idle sides would exchange
-// them for ever; what it costs comes back with the next message of another kind.
+// leave one, which only kindCredit may use.
+//
+// Credits go back with every message, and in a kindCredit when half of the buffers is owed. So once all that was sent
+// is consumed, less than half is missing, and data can be sent: nobody has to ask. And since it takes two
+// messages at least to provoke one kindCredit, two idle sides do not exchange them for ever.
 const reserve = 2
 
 // maxGrants bounds the sizes of buffers that a peer may have posted at a time.
@@ -18,7 +21,8 @@ type window struct {
 	n       int
 	credits int  // sum of counts
 	total   int  // buffers announced with the last size
-	wanted  bool // the peer has been asked, and has not granted anything since
+	wanted  bool // the peer has been told that data is held back, and has not granted anything since
+	stuck   bool // the peer has been told that a Write waits
 }
 
 // add takes credits of the current size.
@@ -26,6 +30,7 @@ func (w *window) add(n int) error {
 	w.grants[w.n-1].count += n
 	w.credits += n
 	w.wanted = false
+	w.stuck = w.stuck && w.credits <= reserve
 	if w.credits > 1<<16 {
 		return protocolError("%d credits", w.credits)
 	}
@@ -68,5 +73,6 @@ func (w *window) old() int { return w.credits - w.grants[w.n-1].count }
 func (w *window) data() bool    { return w.credits > reserve }
 func (w *window) control() bool { return w.credits > 1 }
 
-// short reports that few buffers are left: small writes gather into one message meanwhile.
+// short reports that few buffers are left: small writes gather into one message meanwhile. More than half
+// of the buffers are out then, so that credits will come.
 func (w *window) short() bool { return w.credits-reserve <= w.total/4 }

@@ -5,7 +5,7 @@ import "sansock/provider"
 // Sizes of the receive region. It begins small, so that an idle connection costs little, and grows when the peer
 // says that it has more to send.
 const (
-	minReceives = 4                        // fewest receive buffers that a side may announce
+	minReceives = 6                        // fewest receive buffers that a side may announce, see credit.go
 	minBuffer   = provider.MaxFirstMessage // smallest receive buffer: a hello fits
 	maxBuffer   = 1 << 20                  // largest
 

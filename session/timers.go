@@ -1,6 +1,7 @@
 package session
 
 import (
+	"net"
 	"syscall"
 	"time"
 )
@@ -85,7 +86,7 @@ func (c *Conn) SetKeepAlive(idle, interval time.Duration, count int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed.Load() {
-		return syscall.EINVAL
+		return net.ErrClosed
 	}
 	t := &c.timers
 	t.keepAlive = keepAlive{idle: idle, interval: interval, count: count, seen: c.core.stats.MessagesReceived}
@@ -105,8 +106,8 @@ func (c *Conn) SetKeepAlive(idle, interval time.Duration, count int) error {
 
 // probe runs when the peer may have been silent for too long.
 func (c *Conn) probe() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.lock()
+	defer c.unlock()
 	k := &c.timers.keepAlive
 	if c.epClosed || k.idle <= 0 {
 		return
@@ -122,7 +123,6 @@ func (c *Conn) probe() {
 		k.probes++
 		c.core.ping()
 	}
-	c.settle()
 	if !c.epClosed {
 		c.timers.keep.Reset(next)
 	}
@@ -147,8 +147,8 @@ func (c *Conn) watchShrink() {
 }
 
 func (c *Conn) shrink() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.lock()
+	defer c.unlock()
 	c.timers.shrinkSet = false
 	if c.epClosed {
 		return

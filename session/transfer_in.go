@@ -59,6 +59,9 @@ func (c *core) offered(id uint64, o offer) error {
 	}
 	c.in.active, c.in.id, c.in.total, c.in.taken = true, id, o.total, 0
 	c.in.desc, c.in.read, c.in.revoked = o.desc, o.read, false
+	if c.deaf {
+		c.endOffer(c.in.total) // dropped
+	}
 	return nil
 }
 
@@ -198,6 +201,8 @@ func (c *core) pieceEnded(n int) {
 		in.active = false // the peer, who wrote it, knows
 	case in.taken == in.total || in.revoked:
 		c.endOffer(in.taken)
+	case c.deaf:
+		c.endOffer(in.total)
 	}
 }
 

@@ -76,7 +76,7 @@ func (c *core) offerDone(id, count uint64) error {
 	if id != out.id || out.over || !out.active {
 		return protocolError("offer %d done unasked", id)
 	}
-	if count > uint64(len(out.p)) || !out.read && count != out.sent {
+	if count > uint64(len(out.p)) || !out.read && count != out.sent && count != uint64(len(out.p)) {
 		return protocolError("%d bytes of offer %d taken", count, id)
 	}
 	c.endOutbound(count)
@@ -115,6 +115,9 @@ func (c *core) takeOutbound() int {
 func (c *core) revokeOutbound() {
 	if out := &c.out; out.active && !out.over && !out.revoke && !out.revoked {
 		out.revoke = true
+		if out.targetSet && out.pieces == 0 {
+			c.endTarget()
+		}
 		c.pump()
 	}
 }

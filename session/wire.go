@@ -20,8 +20,8 @@ const headerSize = 16
 type kind uint8
 
 const (
-	kindCredit   kind = iota + 1 // only returns credits; costs one itself, but never asks for any
-	kindNop                      // does nothing; asks for credits, or uses up a retired receive buffer
+	kindCredit   kind = iota + 1 // only returns credits
+	kindNop                      // does nothing but carry flags, or use up a retired receive buffer
 	kindReady                    // the dialer's last step of the negotiation
 	kindData                     // payload: bytes of the stream
 	kindResize                   // arg: size of the buffers that credits grant from this message on; flagDrain: use up the old ones
@@ -53,7 +53,7 @@ func (k kind) String() string {
 }
 
 const (
-	flagWant    = 1 << iota // the sender is short of credits: return them when all is consumed, or half is owed
+	flagWant    = 1 << iota // the sender may hold data back until credits come: they are solicited
 	flagMore                // larger or more receive buffers would help the sender
 	flagBlocked             // a Write waits: take data out of the receive buffers even where nobody reads
 	flagDrain               // with kindResize
