@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
 	"time"
 
 	"sansock/provider"
@@ -24,21 +23,44 @@ func (l *Listener) serveTCP() {
 			a.Result = Result{}
 		}
 		if !l.hand(a) {
+			if err == nil {
+				a.abort()
+			}
 			return
 		}
 	}
 }
 
-// hand gives a to Accept. It reports false if the listener is closed instead, and ends the connection then.
+// hand gives a to Accept, and reports false if the listener is closed instead.
 func (l *Listener) hand(a arrival) bool {
 	select {
 	case l.arrivals <- a:
 		return true
 	case <-l.ctx.Done():
-		if a.err == nil {
-			a.abort()
-		}
 		return false
+	}
+}
+
+// handQueue hands over the connections that were set up over SANs.
+func (l *Listener) handQueue() {
+	defer l.queue.close()
+	for l.ctx.Err() == nil {
+		s, wait := l.queue.next()
+		if s != nil {
+			if l.hand(arrival{Result: s.result}) {
+				l.queue.remove(s)
+			}
+			continue
+		}
+		var timer <-chan time.Time
+		if wait > 0 {
+			timer = time.After(wait)
+		}
+		select {
+		case <-l.queue.changed:
+		case <-timer:
+		case <-l.ctx.Done():
+		}
 	}
 }
 
@@ -77,29 +99,22 @@ func (l *Listener) take(req provider.Request, name string) {
 		req.Reject(rejectFamily.bytes())
 		return
 	}
-	if why, ok := l.pending.open(); !ok {
+	slot, why := l.queue.open()
+	if slot == nil {
 		req.Reject(why.bytes())
 		return
 	}
-	go l.setUp(req, name)
+	// Errors concern nobody here: the peer knows, and may be back over TCP.
+	go func() {
+		s, err := l.negotiate(req)
+		l.queue.settle(slot, Result{Session: s, Route: Route{Path: PathSAN, Provider: name, Reason: ReasonSAN}}, err)
+	}()
 }
 
 // tcp is the network of net that has the addresses of the listener's.
 func (l *Listener) tcp() string {
 	tcp, _ := tcpNetwork(l.network)
 	return tcp
-}
-
-// setUp makes a session for the request and hands it to Accept. Its errors concern nobody here: the peer
-// knows, and may be back over TCP.
-func (l *Listener) setUp(req provider.Request, name string) {
-	s, err := l.negotiate(req)
-	l.pending.opened(err == nil)
-	if err != nil {
-		return
-	}
-	l.hand(arrival{Result: Result{Session: s, Route: Route{Path: PathSAN, Provider: name, Reason: ReasonSAN}}})
-	l.pending.accepted()
 }
 
 func (l *Listener) negotiate(req provider.Request) (*session.Conn, error) {
@@ -110,44 +125,4 @@ func (l *Listener) negotiate(req provider.Request) (*session.Conn, error) {
 		return nil, err
 	}
 	return session.Negotiate(l.ctx, ep, session.Listener, l.sw.session)
-}
-
-// pending counts the connections of a listener that came over SANs and were not accepted yet.
-type pending struct {
-	maxWaiting, maxHalfOpen int
-
-	mu                sync.Mutex
-	waiting, halfOpen int
-}
-
-// open counts a connection that is to be set up. If there are too many it reports false, and how to reject it: a full
-// backlog is final, as with TCP. Connections that are being set up would not keep TCP from serving the peer.
-func (p *pending) open() (rejection, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.waiting >= p.maxWaiting {
-		return rejectFinal, false
-	}
-	if p.halfOpen >= p.maxHalfOpen || p.waiting+p.halfOpen >= p.maxWaiting {
-		return rejectBusy, false
-	}
-	p.halfOpen++
-	return 0, true
-}
-
-// opened ends the setting up of a connection, which waits for Accept from then on if ok.
-func (p *pending) opened(ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.halfOpen--
-	if ok {
-		p.waiting++
-	}
-}
-
-// accepted ends the waiting of a connection.
-func (p *pending) accepted() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waiting--
 }

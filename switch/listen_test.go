@@ -121,8 +121,6 @@ func TestListenWithoutSAN(t *testing.T) {
 		return f
 	}
 	control := net.ListenConfig{Control: func(string, string, syscall.RawConn) error { return nil }}
-	taken := listen(t, newSwitch(t, Config{}), "tcp", "127.0.0.1:0").Addr().String()
-	_ = taken
 	for _, c := range []struct {
 		name string
 		s    *Switch

@@ -22,7 +22,7 @@ type Listener struct {
 	// arrivals hands connections and errors over to Accept. It is unbuffered: who has one waits with it, so that one
 	// connection over TCP at most is taken from the kernel before it is asked for.
 	arrivals chan arrival
-	pending  pending
+	queue    *queue
 	deadline deadline
 	serving  sync.WaitGroup // the loops that accept on SANs
 
@@ -49,8 +49,9 @@ func plainListener(ln net.Listener, network string, r Route) *Listener {
 func (s *Switch) newListener(network string, ln net.Listener, addr net.Addr, sans []sanListener, r Route) *Listener {
 	l := &Listener{network: network, addr: addr, ln: ln, sans: sans, route: r, sw: s}
 	l.arrivals = make(chan arrival)
-	l.pending = pending{maxWaiting: s.waiting, maxHalfOpen: s.halfOpen}
+	l.queue = newQueue(s.waiting, s.halfOpen)
 	l.ctx, l.close = context.WithCancel(context.Background())
+	go l.handQueue()
 	if ln != nil {
 		go l.serveTCP()
 	}
@@ -138,10 +139,10 @@ func (l *Listener) SetDeadline(t time.Time) error {
 		if d, ok := l.ln.(interface{ SetDeadline(time.Time) error }); ok {
 			return d.SetDeadline(t)
 		}
-		return l.opError("set", errors.ErrUnsupported)
+		return errors.ErrUnsupported
 	}
 	if l.ctx.Err() != nil {
-		return l.opError("set", net.ErrClosed)
+		return net.ErrClosed // bare, as net has it
 	}
 	l.deadline.set(t)
 	return nil

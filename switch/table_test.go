@@ -23,6 +23,7 @@ type prefixed struct {
 }
 
 func (p *prefixed) Name() string { return p.name }
+func (p *prefixed) Close() error { return nil }
 
 func (p *prefixed) Prefixes() ([]netip.Prefix, error) {
 	p.asked++
@@ -130,7 +131,7 @@ func TestTableIsAskedAgain(t *testing.T) {
 		p.list = nil
 		time.Sleep(tableTTL - 1)
 		assert.Equal(t, 1, found(hit))
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		assert.Equal(t, 0, found(hit), "the network that is gone")
 		assert.Equal(t, 4, p.asked)
 	})
