@@ -1,8 +1,8 @@
 package emu
 
 import (
-	"context"
-	"net/netip"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -11,147 +11,169 @@ import (
 	"sansock/provider"
 )
 
-// end is one end in a test: an endpoint with a parked waiter, as a session has it.
-type end struct {
-	provider.Endpoint
-	wake chan struct{}
-	buf  [1]provider.Completion
-	t    testing.TB
-}
-
-func newEnd(t testing.TB, e provider.Endpoint) *end {
-	x := &end{Endpoint: e, wake: make(chan struct{}, 1), t: t}
-	e.OnWake(func() {
-		select {
-		case x.wake <- struct{}{}:
-		default:
-		}
-	})
-	return x
-}
-
-// next waits for a completion.
-func (x *end) next() provider.Completion {
-	for {
-		if x.Poll(x.buf[:]) == 1 {
-			return x.buf[0]
-		}
-		if !x.Arm(provider.WakeAny) {
-			<-x.wake
-		}
+func sizeName(n int) string {
+	switch {
+	case n >= 1<<20:
+		return strconv.Itoa(n>>20) + "M"
+	case n >= 1<<10:
+		return strconv.Itoa(n>>10) + "K"
 	}
+	return strconv.Itoa(n)
 }
 
-var loopback = netip.MustParseAddrPort("127.0.0.1:0")
-
-// connectedBy returns the ends of a connection from one provider to another.
-func connectedBy(t testing.TB, from, to *Provider) (*end, *end) {
-	l, err := to.Listen(loopback, 1)
-	require.NoError(t, err)
-	defer l.Close()
-	var (
-		b    provider.Endpoint
-		berr error
-		wg   sync.WaitGroup
-	)
+// BenchmarkChan is the floor of BenchmarkPingPong: two switches of goroutines and nothing else.
+func BenchmarkChan(b *testing.B) {
+	x, y := make(chan struct{}, 1), make(chan struct{}, 1)
+	var wg sync.WaitGroup
 	wg.Go(func() {
-		var r provider.Request
-		if r, berr = l.Accept(); berr == nil {
-			b, berr = r.Accept(context.Background())
+		for range b.N {
+			<-x
+			y <- struct{}{}
 		}
 	})
-	a, err := from.Dial(context.Background(), netip.AddrPort{}, l.Addr())
-	require.NoError(t, err)
+	for range b.N {
+		x <- struct{}{}
+		<-y
+	}
 	wg.Wait()
-	require.NoError(t, berr)
-	t.Cleanup(func() { a.Close(); b.Close() })
-	return newEnd(t, a), newEnd(t, b)
 }
 
-func open(t testing.TB, c Config) *Provider {
-	if c.Fabric == nil {
-		c.Fabric = NewFabric()
-	}
-	p, err := New(c)
-	require.NoError(t, err)
-	t.Cleanup(func() { p.Close() })
-	return p
-}
-
-// receives posts n receives of size bytes.
-func (x *end) receives(n, size int) provider.Region {
-	r, err := x.Allocate(n * size)
-	require.NoError(x.t, err)
-	for i := range n {
-		require.NoError(x.t, x.PostRecv(provider.Recv{Context: uint64(i), Buffer: r.Segment(i*size, size)}))
-	}
-	return r
-}
-
+// BenchmarkPingPong has both ends asleep while the other works.
 func BenchmarkPingPong(b *testing.B) {
-	for _, bb := range []struct {
-		name string
-		size int
-	}{{"64", 64}, {"1K", 1024}, {"4K", 4096}, {"64K", 65536}} {
-		b.Run(bb.name, func(b *testing.B) {
-			p := open(b, Config{})
-			x, y := connectedBy(b, p, p)
+	for _, size := range []int{1, 64, 1 << 10, 4 << 10, 64 << 10} {
+		b.Run(sizeName(size), func(b *testing.B) {
+			x, y := pair(b, Config{})
 			const depth = 8
-			ry, rx := y.receives(depth, bb.size), x.receives(depth, bb.size)
-			msg := make([]byte, bb.size)
-			n := b.N
-			turn := func(e *end, r *provider.Region, send bool) {
-				for range n {
-					if send {
-						e.PostSend(provider.Send{Inline: [2][]byte{msg}, Solicited: true})
-					}
-					c := e.next()
-					e.PostRecv(provider.Recv{Context: c.Context, Buffer: r.Segment(int(c.Context)*bb.size, bb.size)})
-					if !send {
-						e.PostSend(provider.Send{Inline: [2][]byte{msg}, Solicited: true})
-					}
-				}
+			ry, rx := y.receives(depth, size), x.receives(depth, size)
+			msg := make([]byte, size)
+			take := func(e *end, r *provider.Region) {
+				c := e.next()
+				e.PostRecv(provider.Recv{Context: c.Context, Buffer: r.Segment(int(c.Context)*size, size)})
 			}
+			n := b.N
 			b.ReportAllocs()
 			b.ResetTimer()
 			var wg sync.WaitGroup
-			wg.Go(func() { turn(y, &ry, false) })
-			turn(x, &rx, true)
+			wg.Go(func() {
+				for range n {
+					take(y, &ry)
+					y.PostSend(provider.Send{Inline: [2][]byte{msg}, Solicited: true})
+				}
+			})
+			for range n {
+				x.PostSend(provider.Send{Inline: [2][]byte{msg}, Solicited: true})
+				take(x, &rx)
+			}
 			wg.Wait()
 		})
 	}
 }
 
-// BenchmarkChan is the floor of BenchmarkPingPong: two channels and nothing else.
-func BenchmarkChan(b *testing.B) {
-	x, y := make(chan struct{}, 1), make(chan struct{}, 1)
-	go func() {
-		for range b.N {
-			<-x
-			y <- struct{}{}
-		}
-	}()
-	for range b.N {
-		x <- struct{}{}
-		<-y
-	}
-}
-
-// BenchmarkOneWay is a message without any waiting: post the receive, arm, send, poll.
+// BenchmarkOneWay is a message without any waiting: arm, send, poll, post the receive again.
 func BenchmarkOneWay(b *testing.B) {
-	p := open(b, Config{})
-	x, y := connectedBy(b, p, p)
+	x, y := pair(b, Config{})
 	y.OnWake(func() {})
 	r := y.receives(8, 1024)
 	msg := make([]byte, 64)
 	var c [8]provider.Completion
-	var from, to provider.Endpoint = x.Endpoint, y.Endpoint
 	b.ReportAllocs()
 	for b.Loop() {
-		to.Arm(provider.WakeAny)
-		from.PostSend(provider.Send{Inline: [2][]byte{msg[:16], msg[16:]}, Solicited: true})
-		for _, c := range c[:to.Poll(c[:])] {
-			to.PostRecv(provider.Recv{Context: c.Context, Buffer: r.Segment(int(c.Context)*1024, 1024)})
+		y.Arm(provider.WakeAny)
+		x.PostSend(provider.Send{Inline: [2][]byte{msg[:16], msg[16:]}, Solicited: true})
+		for _, c := range c[:y.Poll(c[:])] {
+			y.PostRecv(provider.Recv{Context: c.Context, Buffer: r.Segment(int(c.Context)*1024, 1024)})
 		}
 	}
+}
+
+// BenchmarkStream is messages in one direction as fast as credits allow: the receiver returns half of
+// them at a time.
+func BenchmarkStream(b *testing.B) {
+	for _, size := range []int{64, 4 << 10, 64 << 10} {
+		b.Run(sizeName(size), func(b *testing.B) {
+			x, y := pair(b, Config{})
+			const depth = 16
+			r := y.receives(depth, size)
+			x.receives(4, 8)
+			credit := make([]byte, 8)
+			msg := make([]byte, size)
+			n := b.N
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			b.ResetTimer()
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for i := range n {
+					c := y.next()
+					y.PostRecv(provider.Recv{Context: c.Context, Buffer: r.Segment(int(c.Context)*size, size)})
+					if i%(depth/2) == depth/2-1 {
+						y.PostSend(provider.Send{Inline: [2][]byte{credit}, Solicited: true})
+					}
+				}
+			})
+			rx, _ := x.Allocate(8)
+			credits := depth
+			for range n {
+				for credits == 0 {
+					c := x.next()
+					x.PostRecv(provider.Recv{Context: c.Context, Buffer: rx.Segment(0, 8)})
+					credits += depth / 2
+				}
+				credits--
+				x.PostSend(provider.Send{Inline: [2][]byte{msg}, Solicited: true})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// BenchmarkRDMARead is one copy, and what surrounds it.
+func BenchmarkRDMARead(b *testing.B) {
+	for _, size := range []int{1, 16 << 10, 64 << 10, 1 << 20, 16 << 20} {
+		b.Run(sizeName(size), func(b *testing.B) {
+			x, y := pair(b, Config{})
+			src := y.expose(make([]byte, size), provider.RightRead)
+			dst := provider.Segment{Bytes: make([]byte, size)}
+			read := x.reader()
+			var c [1]provider.Completion
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			for b.Loop() {
+				read.PostRead(provider.RDMA{Local: dst, Remote: src.Descriptor})
+				if x.Poll(c[:]) != 1 || c[0].Status != provider.StatusOK {
+					b.Fatal(c)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkExpose makes and ends a registration.
+func BenchmarkExpose(b *testing.B) {
+	x, _ := pair(b, Config{})
+	mem := make([]byte, 64<<10)
+	b.ReportAllocs()
+	for b.Loop() {
+		r, _ := x.Expose(mem, provider.RightRead)
+		x.Deregister(r.Handle)
+	}
+}
+
+// BenchmarkIdle reports what a connection at rest weighs, both ends together with eight small receives each.
+func BenchmarkIdle(b *testing.B) {
+	p := open(b, Config{})
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	ends := make([]provider.Endpoint, 0, 2*b.N)
+	for range b.N {
+		x, y := connected(b, p, p)
+		ends = append(ends, x, y)
+		x.receives(8, 256)
+		y.receives(8, 256)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(b.N), "heap-B/op")
+	require.Len(b, ends, 2*b.N)
 }
