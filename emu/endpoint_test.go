@@ -429,7 +429,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-func TestReasonsAndTimes(t *testing.T) {
+func TestDialWithEndedContext(t *testing.T) {
 	p := open(t, Config{})
 	l, err := p.Listen(loopback, 1)
 	require.NoError(t, err)
