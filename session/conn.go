@@ -267,7 +267,9 @@ func (c *Conn) revoke(w *waiter, over func() bool) {
 // sleep waits until there may be something to do for w, or fails because of Close or the deadline. It needs mu,
 // which it gives up meanwhile.
 func (c *Conn) sleep(w *waiter, d *deadline) error {
-	c.settle()
+	if c.settle() {
+		return nil // what was polled may be what the caller wants
+	}
 	w.park()
 	// From here on Close and a moved deadline find us parked.
 	switch {
@@ -359,12 +361,12 @@ func (c *Conn) signal() {
 }
 
 // settle leaves the core in a state in which nobody need look after it: who can go on is awake, what happens
-// next wakes somebody. It needs mu.
-func (c *Conn) settle() {
+// next wakes somebody. It reports whether it has polled anything. It needs mu.
+func (c *Conn) settle() (polled bool) {
 	c.finalize()
 	c.signal()
 	if c.epClosed {
-		return
+		return false
 	}
 	c.watchShrink()
 	if !c.reading && (c.core.in.active && !c.core.in.busy || c.core.peerStuck && c.core.queue.len() > 0) {
@@ -372,16 +374,17 @@ func (c *Conn) settle() {
 	}
 	for range 4 {
 		if provider.Wake(c.armed.Load()) != provider.WakeNone || !c.arm() {
-			return
+			return polled
 		}
-		c.core.poll()
+		polled = c.core.poll() > 0 || polled
 		c.finalize()
 		c.signal()
 		if c.epClosed {
-			return
+			return true
 		}
 	}
 	c.kick()
+	return polled
 }
 
 // kick has a goroutine see to what arrived while nobody was waiting.
@@ -520,6 +523,9 @@ func (c *Conn) CloseRead() error {
 	if c.closed.Load() {
 		return net.ErrClosed
 	}
+	if c.core.reset {
+		return syscall.ENOTCONN
+	}
 	c.core.closeRead()
 	return nil
 }
@@ -530,6 +536,9 @@ func (c *Conn) CloseWrite() error {
 	defer c.unlock()
 	if c.closed.Load() {
 		return net.ErrClosed
+	}
+	if c.core.reset {
+		return syscall.ENOTCONN
 	}
 	c.core.closeWrite()
 	c.wr.wake()

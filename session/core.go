@@ -67,6 +67,7 @@ type core struct {
 	ended      bool  // OpDisconnect, or the endpoint refused a send as disconnected
 	done       bool  // nothing more to do: the endpoint may be closed
 	err        error // why the connection broke
+	reset      bool  // it did break: there is nothing left to shut down
 	errTold    bool  // it has been reported once; from then on it looks closed, as TCP does
 	growWanted bool  // a resize is to be announced
 	drainSize  bool  // it shrinks: ask the peer to use up the old buffers
@@ -143,7 +144,7 @@ func (c *core) disconnected() {
 	}
 	c.ended, c.done = true, true
 	if c.err == nil && !c.peerGone && !c.closing {
-		c.err = syscall.ECONNRESET
+		c.err, c.reset = syscall.ECONNRESET, true
 	}
 	c.peerGone = true
 }
@@ -153,6 +154,7 @@ func (c *core) fail(err error, code uint64) {
 	if c.err == nil {
 		c.err = err
 	}
+	c.reset = true
 	c.abort(code)
 }
 

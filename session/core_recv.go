@@ -138,7 +138,7 @@ func (c *core) closeRead() {
 
 // aborted notes that the peer dropped the connection.
 func (c *core) aborted(code uint64) {
-	c.done = true
+	c.done, c.reset = true, true
 	if c.err == nil && !c.closing {
 		switch {
 		case code == abortTimeout:
