@@ -215,14 +215,16 @@ func (k knobbed) rdma(r *provider.RDMA, kind provider.Op) error {
 
 // carry sends an admitted operation through l, or fails it where there is none.
 func (k knobbed) carry(l *link, p *parcel, size int) error {
+	st := provider.StatusOK
 	if l == nil {
-		p.arrive()
-		return nil
+		st = p.arrive()
+	} else {
+		st = l.send(*p, size)
 	}
-	if !l.send(*p, size) {
-		return provider.StatusQueueFull
+	if st == provider.StatusDisconnected {
+		return k.notPosted()
 	}
-	return nil
+	return st.Err()
 }
 
 // DropLink makes the connection of e, an endpoint of this package, swallow everything in both directions without a word to

@@ -42,7 +42,7 @@ type link struct {
 	Link
 	to *endpoint
 
-	mu      sync.Mutex // above the endpoints' mutexes; not held while a parcel is delivered
+	mu      sync.Mutex // a leaf: not held while a parcel is delivered
 	settled sync.Cond  // running has fallen
 	queue   ring[parcel]
 	inline  int       // inline messages in queue
@@ -59,18 +59,18 @@ func newLink(l Link, from *endpoint) *link {
 	return x
 }
 
-// send puts p on its way. It fails when there are more inline messages than the peer can ever have receives for.
-func (l *link) send(p parcel, size int) bool {
+// send puts p on its way. It answers StatusQueueFull when there are more inline messages than the peer can ever have
+// receives for, and StatusDisconnected for an inline message that comes too late.
+func (l *link) send(p parcel, size int) provider.Status {
 	l.mu.Lock()
 	if l.flushed {
 		l.mu.Unlock()
-		p.arrive()
-		return true
+		return p.arrive()
 	}
 	if p.inline {
 		if l.inline > l.to.attr.MaxRecvs {
 			l.mu.Unlock()
-			return false
+			return provider.StatusQueueFull
 		}
 		l.inline++
 	}
@@ -84,11 +84,11 @@ func (l *link) send(p parcel, size int) bool {
 	l.queue.push(p)
 	if l.active {
 		l.mu.Unlock()
-		return true
+	} else {
+		l.active = true
+		l.run()
 	}
-	l.active = true
-	l.run()
-	return true
+	return provider.StatusOK
 }
 
 // fire is what the timer calls.
@@ -151,8 +151,8 @@ func (l *link) flush(inOrder bool) {
 	}
 }
 
-// arrive is the end of p's way.
-func (p *parcel) arrive() {
+// arrive is the end of p's way. The answer is that of send.
+func (p *parcel) arrive() provider.Status {
 	peer := p.from.peer
 	var st provider.Status
 	switch {
@@ -162,23 +162,25 @@ func (p *parcel) arrive() {
 		st = peer.deliver(p.body, nil, p.solicited)
 	case p.kind == provider.OpRead && !p.answer:
 		p.answer = true
-		peer.egress().send(*p, len(p.rdma.Local.Bytes))
-		return
+		return peer.egress().send(*p, len(p.rdma.Local.Bytes))
 	default:
 		st = peer.reach(&p.rdma, p.kind)
 	}
 	if p.inline {
 		switch st {
-		case provider.StatusOK, provider.StatusDisconnected, statusLost:
+		case provider.StatusDisconnected:
+			return st
+		case provider.StatusOK, statusLost:
 		default:
 			p.from.sendFailed(p.ctx, st)
 		}
-		return
+		return provider.StatusOK
 	}
 	if st == provider.StatusDisconnected {
 		st = provider.StatusAborted // it had been posted
 	}
 	p.from.end(p.ctx, p.slot, p.kind, st)
+	return provider.StatusOK
 }
 
 // egress is the link that e sends through, nil if it has no shape.

@@ -33,7 +33,7 @@ const (
 
 // lock takes the endpoint's lock.
 func (e *endpoint) lock() {
-	if s := e.state.Load(); s&lockHeld != 0 || !e.state.CompareAndSwap(s, s|lockHeld) {
+	if s := e.state.Load() &^ lockHeld; !e.state.CompareAndSwap(s, s|lockHeld) {
 		e.lockSlow()
 	}
 }
