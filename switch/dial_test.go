@@ -258,10 +258,12 @@ func TestDialRefusedBySAN(t *testing.T) {
 
 			// A name with several addresses is net's to go on with.
 			d := net.Dialer{Resolver: resolver(t, "two.test", "127.0.0.1", "127.0.0.2")}
-			r, err := s.Dial(t.Context(), &d, "tcp", "two.test:"+port)
-			require.NoError(t, err)
-			defer r.Conn.Close()
-			assertTCP(t, r, reasonOf(c.status))
+			for range 2 {
+				r, err := s.Dial(t.Context(), &d, "tcp", "two.test:"+port)
+				require.NoError(t, err)
+				defer r.Conn.Close()
+				assertTCP(t, r, reasonOf(c.status))
+			}
 		})
 	}
 }
@@ -366,6 +368,13 @@ func TestDialSeveralProviders(t *testing.T) {
 	assertTCP(t, r, ReasonNoListener)
 	echo(t, r, accept(t, l))
 	assertTCP(t, dial(t, s, "tcp", l.Addr().String()), ReasonCached)
+
+	// A refusal is final, whoever it comes from.
+	failDial(provider.StatusRefused)(first)
+	asked := second.dialCount()
+	_, err := s.Dial(t.Context(), new(net.Dialer), "san", l.Addr().String())
+	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
+	assert.Equal(t, asked, second.dialCount())
 }
 
 func TestDialSANOnly(t *testing.T) {

@@ -217,6 +217,22 @@ func TestFailureIsRemembered(t *testing.T) {
 	assertSAN(t, dial(t, s, "tcp", l.Addr().String()))
 }
 
+// A SAN that was slower than TCP does not cost the next dial its head start again.
+func TestLostRaceIsRemembered(t *testing.T) {
+	f := newFaulty(t, emu.Config{})
+	s := newSwitch(t, Config{HeadStart: time.Millisecond}, f)
+	l := listen(t, s, "tcp", "127.0.0.1:0")
+	f.dial = func(ctx context.Context, _, _ netip.AddrPort) (provider.Endpoint, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	assertTCP(t, dial(t, s, "tcp", l.Addr().String()), ReasonRaceLost)
+	r := dial(t, s, "tcp", l.Addr().String())
+	assertTCP(t, r, ReasonCached)
+	assert.Equal(t, errLate, r.Route.Err)
+	assert.Equal(t, 1, f.dialCount())
+}
+
 // Nobody is kept off the SAN by having asked before the server was there.
 func TestNoListenerIsNotRemembered(t *testing.T) {
 	f := newFaulty(t, emu.Config{})

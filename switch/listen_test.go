@@ -184,6 +184,10 @@ func TestListenFindsFreePort(t *testing.T) {
 	require.Len(t, f.listens, 4)
 	assert.EqualValues(t, l.Addr().(*net.TCPAddr).Port, f.listens[3].Port())
 	assertSAN(t, dial(t, s, "tcp", l.Addr().String()))
+	for _, given := range f.listens[:3] {
+		_, err := net.Dial("tcp", given.String())
+		assert.ErrorIs(t, err, syscall.ECONNREFUSED, "given back")
+	}
 
 	l.Close()
 	tries = 0

@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func numbered(i int) Result { return Result{Conn: new(noted), Route: Route{Provider: string(rune('0' + i))}} }
+func numbered(i int) Result {
+	return Result{Conn: new(noted), Route: Route{Provider: string(rune('0' + i))}}
+}
 
 // Connections come out in the order of their requests, past those that fail, or stall.
 func TestQueueOrder(t *testing.T) {
