@@ -2,6 +2,7 @@ package sanswitch
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"strings"
@@ -18,6 +19,9 @@ type target struct {
 	dests []destination // in the order in which net tries them, at least one
 	tcp   string        // the address to give to net, so that it need not resolve a single name again
 }
+
+// errMissingAddress is as in net, which does not export it.
+var errMissingAddress = errors.New("missing address")
 
 // isSAN reports whether the network is one of those without a path over TCP.
 func isSAN(network string) bool { return strings.HasPrefix(network, "san") }
@@ -49,7 +53,7 @@ func hasFamily(tcp string, a netip.Addr) bool {
 func resolve(ctx context.Context, r *net.Resolver, network, address string) (target, error) {
 	t := target{tcp: address}
 	if address == "" {
-		return t, &net.AddrError{Err: "missing address"}
+		return t, errMissingAddress
 	}
 	addrs, port, err := lookup(ctx, r, network, address)
 	if err != nil {
