@@ -38,6 +38,7 @@ type Conn struct {
 	linger   int           // SetLinger; -1: default
 	over     chan struct{} // closed when the endpoint is; nil unless Close waits for it
 	timers   timers
+	tuner    tuner
 }
 
 func newConn(ep provider.Endpoint, cfg Config) *Conn {
@@ -52,6 +53,9 @@ func newConn(ep provider.Endpoint, cfg Config) *Conn {
 		c.core.threshold = a.RDMAThreshold
 	}
 	c.core.threshold = max(c.core.threshold, 0)
+	if cfg.Threshold == 0 {
+		c.tuner.base = a.RDMAThreshold
+	}
 	if x, err := ep.Extension(provider.GUIDRDMARead); err == nil {
 		c.core.reader, _ = x.(provider.RDMAReader)
 	}
@@ -152,16 +156,24 @@ func (c *Conn) postRead(op provider.RDMA) {
 func (c *Conn) Write(p []byte) (int, error) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
-	if c.closed.Load() {
-		return 0, net.ErrClosed
-	}
-	if c.wdl.expired() {
-		return 0, os.ErrDeadlineExceeded
+	if err := c.writeStart(); err != nil {
+		return 0, err
 	}
 	c.lock()
 	n, err := c.write(p)
 	c.unlock()
 	return n, err
+}
+
+// writeStart is the error with which a Write fails before it begins.
+func (c *Conn) writeStart() error {
+	switch {
+	case c.closed.Load():
+		return net.ErrClosed
+	case c.wdl.expired():
+		return os.ErrDeadlineExceeded
+	}
+	return nil
 }
 
 // write needs mu.
@@ -188,8 +200,16 @@ func (c *Conn) write(p []byte) (int, error) {
 			rdma = !c.core.canData()
 		}
 		if !rdma || c.core.canData() || !c.core.useRDMA(len(p)-n) {
+			var start int64
+			timed := c.tuner.timesCopy(len(p) - n)
+			if timed {
+				start = monotonic()
+			}
 			m, err := c.core.write(p[n:])
 			n += m
+			if timed && n == len(p) {
+				c.tuner.copied(m, monotonic()-start)
+			}
 			if err != nil {
 				return n, err
 			}
@@ -211,6 +231,11 @@ func (c *Conn) write(p []byte) (int, error) {
 // the peer has. It needs mu.
 func (c *Conn) offered() (int, error) {
 	var err error
+	var start int64
+	timed := c.tuner.timesMove(len(c.core.out.p))
+	if timed {
+		start = monotonic()
+	}
 	for !c.core.outboundOver() {
 		if op, begun := c.core.push(); begun {
 			c.mu.Unlock()
@@ -241,6 +266,12 @@ func (c *Conn) offered() (int, error) {
 	}
 	if n == total {
 		err = nil // it was complete before the deadline could take it back
+		if timed && c.core.out.direct {
+			c.tuner.moved(n, monotonic()-start)
+			if t := c.tuner.threshold(); t != 0 {
+				c.core.threshold = t
+			}
+		}
 	}
 	return n, err
 }
@@ -355,7 +386,7 @@ func (c *Conn) signal() {
 	if c.rd.parked.Load() && (c.core.readable() || c.core.in.over || c.epClosed) {
 		c.rd.wake()
 	}
-	if c.wr.parked.Load() && (c.core.writable() || c.core.outboundOver() || c.core.out.targetSet || c.epClosed) {
+	if c.wr.parked.Load() && (c.core.writable() || c.core.outboundOver() || c.core.out.targetSet || c.core.buffer == bufferDone || c.epClosed) {
 		c.wr.wake()
 	}
 }
@@ -419,7 +450,7 @@ func (c *Conn) background() {
 		c.core.pump()
 	}
 	for !c.reading && !c.epClosed {
-		op, begun := c.core.pull(nil)
+		op, begun := c.core.pullOwn()
 		if !begun {
 			break
 		}

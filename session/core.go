@@ -32,6 +32,7 @@ type core struct {
 	peerStuck  bool        // a Write of the peer waits for them
 	queue      ring[item]  // the stream received, unread
 	queued     int         // bytes in it, without offers
+	lent       int         // receive buffers in the hands of the application
 	spilled    int         // bytes of those in buffers of our own
 	readBuffer int         // bound on spilled
 	eof        bool        // the peer's stream has ended
@@ -44,6 +45,7 @@ type core struct {
 	held       []byte                       // small writes gathered for one message
 	small      bool                         // writes are small, and may be gathered
 	inFlight   int                          // sends posted from the region, not completed
+	buffer     uint8                        // state of a Buffer that is sent as a message
 	finWanted  bool                         // CloseWrite: nothing is written any more
 	finSent    bool
 	pong       uint64 // argument of the ping to answer
@@ -124,7 +126,11 @@ func (c *core) complete(p *provider.Completion) {
 		}
 	case provider.OpSend:
 		c.inFlight--
-		c.send.free = append(c.send.free, int(p.Context))
+		if p.Context == bufferContext {
+			c.buffer = bufferDone
+		} else {
+			c.send.free = append(c.send.free, int(p.Context))
+		}
 		if p.Status != provider.StatusOK && p.Status != provider.StatusAborted {
 			c.disconnected()
 		}

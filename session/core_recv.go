@@ -86,6 +86,7 @@ func (c *core) receive(gen, slot, n int) {
 		var count uint64
 		if count, err = parseCount(payload); err == nil {
 			if h.kind == kindDone {
+				c.out.direct = h.flags&flagDirect != 0
 				err = c.offerDone(h.arg, count)
 			} else {
 				err = c.wrote(h.arg, count)
@@ -184,6 +185,41 @@ func (c *core) creditIfDue() {
 	if c.owed > 0 && c.owed >= c.recv[c.cur].count/2 && c.win.credits > 0 && c.slotFree() && !c.ended && !c.abortSent {
 		c.post(kindCredit, 0, 0, 0, nil, c.peerWant)
 	}
+}
+
+// lend takes the next piece out of the stream for good. It is given back by returned, or is pooled memory.
+func (c *core) lend() (it item, ok bool, err error) {
+	if c.queue.len() == 0 {
+		c.poll()
+	}
+	if c.queue.len() == 0 {
+		if c.in.active {
+			return it, false, nil
+		}
+		return it, false, c.readEnd()
+	}
+	it = c.queue.pop()
+	c.queued -= len(it.data)
+	if it.gen < 0 {
+		c.spilled -= len(it.data)
+		c.creditIfDue()
+		return it, true, nil
+	}
+	if c.lent++; c.lent > c.recv[c.cur].count/2 {
+		// Whoever keeps so many must not keep the peer from sending.
+		own := pool.Get(len(it.data))
+		copy(own, it.data)
+		c.returned(it)
+		it = item{data: own, own: own, gen: -1}
+	}
+	return it, true, nil
+}
+
+// returned takes back a receive buffer that was lent.
+func (c *core) returned(it item) {
+	c.lent--
+	c.consumed(it)
+	c.creditIfDue()
 }
 
 // spill moves received data out of the receive buffers into memory of our own, as far as the limit allows, so that a

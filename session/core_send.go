@@ -141,6 +141,39 @@ func (c *core) write(p []byte) (int, error) {
 	return n, nil
 }
 
+// sendBuffer sends the n bytes behind the head room of a registered region as one message, straight from there, if
+// that is possible now. The memory is in use until the core's buffer is bufferDone.
+func (c *core) sendBuffer(r provider.Region, n int) bool {
+	if n == 0 || len(c.held) > 0 || headerSize+n > c.win.size() || headerSize+n <= c.attr.MaxInline ||
+		c.threshold > 0 && n >= c.threshold || !c.win.data() || c.ended || c.abortSent || c.writeEnd() != nil {
+		return false
+	}
+	h := header{kind: kindData, credits: uint16(c.owed), length: uint32(n)}
+	c.owed = 0
+	c.win.use()
+	h.put(r.Bytes)
+	c.inFlight++
+	c.buffer = bufferOut
+	if err := c.ep.PostSend(provider.Send{Context: bufferContext, Local: r.Segment(0, headerSize+n)}); err != nil {
+		c.inFlight--
+		c.buffer = bufferNone
+		c.postFailed(err)
+		return false
+	}
+	c.stats.MessagesSent++
+	c.stats.BytesRDMAOut += uint64(n)
+	return true
+}
+
+// bufferContext is the context of that send; others have the number of their slot.
+const bufferContext = 1 << 32
+
+const (
+	bufferNone = iota
+	bufferOut  // posted
+	bufferDone // the memory may be used again
+)
+
 // writable reports that write would take something, or fail.
 func (c *core) writable() bool {
 	return c.canData() || c.finWanted || c.err != nil || c.peerGone || c.ended
@@ -299,6 +332,8 @@ func (c *core) finish() {
 	for c.queue.len() > 0 {
 		if it := c.queue.pop(); it.gen < 0 {
 			pool.Put(it.own)
+		} else {
+			c.recv[it.gen].held--
 		}
 	}
 	c.held = c.held[:0]
@@ -307,10 +342,10 @@ func (c *core) finish() {
 	c.dropOutbound()
 	c.send.close(c.ep)
 	for i := range c.recv {
-		if c.recv[i].live() {
-			c.ep.Deregister(c.recv[i].region.Handle)
-			c.recv[i] = receives{}
-		}
+		// What is lent stays until it is returned.
+		r := &c.recv[i]
+		r.retired, r.posted = true, 0
+		r.release(c.ep)
 	}
 	c.queued, c.spilled = 0, 0
 	if c.err == nil {

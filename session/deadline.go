@@ -20,6 +20,9 @@ type deadline struct {
 	timer *time.Timer  // wakes the sleeper; used with Conn.mu held
 }
 
+// deadlineNever is one that nobody sets.
+var deadlineNever = func() (d deadline) { d.at.Store(never); return }()
+
 // set moves the deadline. A sleeper has to be woken afterwards.
 func (d *deadline) set(t time.Time) {
 	if t.IsZero() {

@@ -213,7 +213,7 @@ func (e *modelEnd) stepBackground() {
 		e.spill()
 		e.pump()
 	}
-	if op, begun := e.pull(nil); begun {
+	if op, begun := e.pullOwn(); begun {
 		e.postPull(op)
 	}
 }

@@ -20,4 +20,5 @@ type Stats struct {
 type Fallbacks struct {
 	SendRegistration    uint64 // the writer could not register its memory
 	ReceiveRegistration uint64 // the reader could not register its memory
+	Buffer              uint64 // NewBuffer found no registered memory
 }

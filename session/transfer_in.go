@@ -28,6 +28,7 @@ type inbound struct {
 	got    int  // bytes of a finished piece that the Read has not noticed yet
 	over   bool // the Read's piece has ended
 
+	direct       bool // all pieces so far were a Read's
 	targetWanted bool // to be sent
 	target       target
 	untarget     bool // kindUntarget to be sent
@@ -58,35 +59,52 @@ func (c *core) offered(id uint64, o offer) error {
 		return nil
 	}
 	c.in.active, c.in.id, c.in.total, c.in.taken = true, id, o.total, 0
-	c.in.desc, c.in.read, c.in.revoked = o.desc, o.read, false
+	c.in.desc, c.in.read, c.in.revoked, c.in.direct = o.desc, o.read, false, true
 	if c.deaf {
 		c.endOffer(c.in.total) // dropped
 	}
 	return nil
 }
 
-// pull begins to fetch a piece of the offer: into p or, where p is small or nil, into a buffer of our own, within
-// the limit of those. It reports whether a piece has begun. In read mode the caller then posts op, without holding up
-// anybody else, and reports the result to pullPosted.
+// pull begins to fetch a piece of the offer for a Read: into p or, where p is small, into a buffer of our own.
 func (c *core) pull(p []byte) (op provider.RDMA, begun bool) {
-	in := &c.in
-	if !in.active || in.busy || in.revoked || c.ended || c.done || c.aborting {
+	if in := &c.in; len(p) >= directRead || uint64(len(p)) >= in.total-in.taken {
+		return c.begin(p[:min(len(p), maxPiece)], true)
+	}
+	return c.pullPiece(ownPiece)
+}
+
+// pullPiece begins to fetch a piece of at most n bytes into a buffer of our own, for somebody who reads it right away.
+func (c *core) pullPiece(n int) (op provider.RDMA, begun bool) {
+	if !c.canPull() {
 		return op, false
 	}
-	left := in.total - in.taken
-	if in.user = len(p) >= directRead || uint64(len(p)) >= left; in.user {
-		in.dst = p[:min(uint64(len(p)), left, maxPiece)]
-	} else {
-		room := c.readBuffer - c.spilled
-		if p != nil {
-			room = max(room, ownPiece) // somebody is reading it right away
-		}
-		n := min(left, ownPiece, uint64(max(room, 0)))
-		if n == 0 {
-			return op, false
-		}
-		in.dst = pool.Get(int(n))
+	return c.begin(pool.Get(int(min(uint64(n), c.in.total-c.in.taken))), false)
+}
+
+// pullOwn begins to fetch a piece while nobody reads, within the limit for what is kept.
+func (c *core) pullOwn() (op provider.RDMA, begun bool) {
+	if room := c.readBuffer - c.spilled; room > 0 {
+		return c.pullPiece(min(ownPiece, room))
 	}
+	return op, false
+}
+
+// canPull reports that a piece may begin.
+func (c *core) canPull() bool {
+	return c.in.active && !c.in.busy && !c.in.revoked && !c.ended && !c.done && !c.aborting
+}
+
+// begin begins to fetch a piece into dst, which is a Read's if user. It reports whether that was possible. In read mode
+// the caller then posts op, without holding up anybody else, and reports the result to pullPosted.
+func (c *core) begin(dst []byte, user bool) (op provider.RDMA, begun bool) {
+	if !c.canPull() {
+		return op, false
+	}
+	in := &c.in
+	in.user = user
+	in.direct = in.direct && user
+	in.dst = dst[:min(uint64(len(dst)), in.total-in.taken)]
 	if in.read {
 		in.dst = in.dst[:min(len(in.dst), c.attr.MaxRDMA)]
 	}
@@ -261,7 +279,11 @@ func (c *core) pumpInbound() {
 	if in.doneWanted && c.canControl() {
 		in.doneWanted = false
 		c.putCount(in.doneCount)
-		c.post(kindDone, 0, in.doneID, 8, nil, true)
+		var flags uint8
+		if in.direct {
+			flags = flagDirect
+		}
+		c.post(kindDone, flags, in.doneID, 8, nil, true)
 	}
 }
 

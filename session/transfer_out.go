@@ -13,6 +13,7 @@ type outbound struct {
 	over    bool   // the peer, or we, are done with it
 	revoke  bool   // kindRevoke to be sent
 	revoked bool   // sent
+	direct  bool   // all of it went straight into a waiting Read
 	pieces  int    // RDMA writes posted and not completed
 
 	target     target // write mode: where the next bytes go
@@ -22,6 +23,8 @@ type outbound struct {
 	stop       bool   // the peer wants the target back
 	wroteCount uint64
 	wrote      bool // kindWrote to be sent
+
+	buffer provider.Handle // registration that the Write's memory has already; not ours to end
 }
 
 // firstPart is how much of a large write rides in the offer, where messages leave from registered memory: the
@@ -53,7 +56,7 @@ func (c *core) offer(p []byte) (first int, begun bool) {
 	var err error
 	if read {
 		r, err = c.ep.Expose(rest, provider.RightRead)
-	} else if c.attr.LocalRegistration {
+	} else if c.attr.LocalRegistration && out.buffer == 0 {
 		r, err = c.ep.Register(rest)
 	}
 	if err != nil {
@@ -63,7 +66,7 @@ func (c *core) offer(p []byte) (first int, begun bool) {
 	if r.Handle != 0 {
 		c.stats.Registrations++
 	}
-	*out = outbound{active: true, id: out.id + 1, p: rest, read: read, handle: r.Handle}
+	*out = outbound{active: true, id: out.id + 1, p: rest, read: read, handle: r.Handle, buffer: out.buffer}
 	offer{total: uint64(len(rest)), desc: r.Descriptor, read: read}.put(c.scratch[headerSize:])
 	c.post(kindOffer, 0, out.id, offerSize, p[:first], true)
 	c.stats.BytesCopiedOut += uint64(first)
@@ -156,7 +159,7 @@ func (c *core) push() (op provider.RDMA, begun bool) {
 	n := min(out.target.length-out.written, uint64(c.attr.MaxRDMA), maxPiece)
 	from := out.sent + out.written
 	op = provider.RDMA{
-		Local:  provider.Segment{Bytes: out.p[from : from+n], Handle: out.handle},
+		Local:  provider.Segment{Bytes: out.p[from : from+n], Handle: max(out.handle, out.buffer)}, // one of them at most
 		Remote: out.target.desc,
 		Offset: out.written,
 	}

@@ -57,6 +57,7 @@ const (
 	flagMore                // larger or more receive buffers would help the sender
 	flagBlocked             // a Write waits: take data out of the receive buffers even where nobody reads
 	flagDrain               // with kindResize
+	flagDirect              // with kindDone: all of it went into a waiting Read
 )
 
 // header is a decoded message header.

@@ -1,0 +1,154 @@
+package session
+
+import (
+	"net"
+	"os"
+	"sync/atomic"
+
+	pool "github.com/libp2p/go-buffer-pool"
+
+	"sansock/provider"
+)
+
+// Buffer is memory for data on its way: made by NewBuffer, registered with the provider already, and sent by WriteBuffer
+// without a copy on this side; or filled with what has arrived, and handed out by ReadBuffer without a copy.
+//
+// A Buffer has one owner. Its methods may be called by one goroutine at a time. After Release, and after it was
+// given to WriteBuffer, its memory belongs to somebody else: using it is a bug of the program, which panics.
+type Buffer struct {
+	c      *Conn
+	data   []byte
+	region provider.Region // of NewBuffer: headerSize bytes of head room, then data
+	it     item            // of ReadBuffer
+	gone   atomic.Bool
+}
+
+// Bytes is the content. It panics after Release.
+func (b *Buffer) Bytes() []byte {
+	if b.gone.Load() {
+		panic("sansock: Buffer used after release")
+	}
+	return b.data
+}
+
+// Release gives the memory back. It panics when that has been done before.
+func (b *Buffer) Release() {
+	if !b.gone.CompareAndSwap(false, true) {
+		panic("sansock: Buffer released twice")
+	}
+	b.release()
+}
+
+func (b *Buffer) release() {
+	c := b.c
+	c.lock()
+	defer c.unlock()
+	switch {
+	case b.region.Handle != 0:
+		c.ep.Deregister(b.region.Handle)
+	case b.it.gen >= 0:
+		c.core.returned(b.it)
+	case b.it.own != nil:
+		pool.Put(b.it.own)
+	}
+	b.data, b.region, b.it = nil, provider.Region{}, item{gen: -1}
+}
+
+// NewBuffer returns a Buffer of n bytes that WriteBuffer sends without a copy on this side. Where the provider has no
+// registered memory left, it is ordinary memory, and is copied.
+func (c *Conn) NewBuffer(n int) (*Buffer, error) {
+	if c.closed.Load() {
+		return nil, net.ErrClosed
+	}
+	b := &Buffer{c: c, it: item{gen: -1}}
+	if r, err := c.ep.Allocate(headerSize + n); err == nil {
+		b.region, b.data = r, r.Bytes[headerSize:headerSize+n:headerSize+n]
+	} else {
+		c.mu.Lock()
+		c.core.stats.Fallbacks.Buffer++
+		c.mu.Unlock()
+		b.it.own = pool.Get(n)
+		b.data = b.it.own
+		clear(b.data)
+	}
+	return b, nil
+}
+
+// WriteBuffer writes the first n bytes of b and releases it, whatever the outcome. Otherwise it is like Write.
+func (c *Conn) WriteBuffer(b *Buffer, n int) (int, error) {
+	if !b.gone.CompareAndSwap(false, true) {
+		panic("sansock: Buffer used after release")
+	}
+	defer b.release()
+	p := b.data[:n]
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	if err := c.writeStart(); err != nil {
+		return 0, err
+	}
+	c.lock()
+	defer c.unlock()
+	if b.c == c && b.region.Handle != 0 {
+		c.core.out.buffer = b.region.Handle
+		defer func() { c.core.out.buffer = 0 }()
+		if c.core.sendBuffer(b.region, n) {
+			return c.bufferSent(n)
+		}
+	}
+	return c.write(p)
+}
+
+// bufferSent waits until the provider is done with the memory of a message. It needs mu.
+func (c *Conn) bufferSent(n int) (int, error) {
+	for c.core.buffer == bufferOut && !c.epClosed {
+		c.sleepUntil(&c.wr, &deadlineNever)
+	}
+	c.core.buffer = bufferNone
+	return n, nil
+}
+
+// ReadBuffer returns the next bytes of the stream, as many as arrived in one piece, without copying them. It is like Read
+// otherwise. The memory is the connection's: the peer can send less while a program keeps it, so that it should be
+// released soon. It may be released after Close.
+func (c *Conn) ReadBuffer() (*Buffer, error) {
+	c.rmu.Lock()
+	defer c.rmu.Unlock()
+	if c.closed.Load() {
+		return nil, net.ErrClosed
+	}
+	if c.rdl.expired() {
+		return nil, os.ErrDeadlineExceeded
+	}
+	c.lock()
+	c.reading = true
+	b, err := c.readBuffer()
+	c.reading = false
+	c.unlock()
+	return b, err
+}
+
+// readBuffer needs mu.
+func (c *Conn) readBuffer() (*Buffer, error) {
+	for {
+		if c.closed.Load() {
+			return nil, net.ErrClosed
+		}
+		it, ok, err := c.core.lend()
+		if ok {
+			return &Buffer{c: c, data: it.data, it: it}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if op, begun := c.core.pullPiece(lendPiece); begun {
+			c.postRead(op)
+			continue
+		}
+		if err := c.sleep(&c.rd, &c.rdl); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// lendPiece is the largest piece of a large write that is fetched for one Buffer.
+const lendPiece = 1 << 20

@@ -1,0 +1,114 @@
+package session_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"sansock/emu"
+	"sansock/session"
+)
+
+// bufferConfigs are providers with each way of sending registered memory.
+var bufferConfigs = map[string]emu.Config{
+	"inline":     {},
+	"hardware":   {MaxInline: -1, LocalRegistration: true},
+	"write mode": {NoRDMARead: true, LocalRegistration: true},
+}
+
+func TestBuffersCross(t *testing.T) {
+	for name, cfg := range bufferConfigs {
+		for _, n := range []int{1, 100, 5000, 9000, 100 << 10, 3 << 20} {
+			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
+				x, y := pair(t, cfg, cfg, session.Config{})
+				want := bytes.Repeat([]byte{1, 2, 3, 4, 5}, n/5+1)[:n]
+				const rounds = 5
+				go func() {
+					for range rounds {
+						b, err := x.NewBuffer(n + 10)
+						if !assert.NoError(t, err) {
+							return
+						}
+						assert.Len(t, b.Bytes(), n+10)
+						copy(b.Bytes(), want)
+						m, err := x.WriteBuffer(b, n)
+						assert.NoError(t, err)
+						assert.Equal(t, n, m)
+					}
+					x.CloseWrite()
+				}()
+				var got []byte
+				for {
+					b, err := y.ReadBuffer()
+					if err == io.EOF {
+						break
+					}
+					require.NoError(t, err)
+					require.NotEmpty(t, b.Bytes())
+					got = append(got, b.Bytes()...)
+					b.Release()
+				}
+				assert.True(t, bytes.Equal(bytes.Repeat(want, rounds), got), "all bytes, in order")
+			})
+		}
+	}
+}
+
+func TestBufferMisuse(t *testing.T) {
+	x, y := pair(t, emu.Config{}, emu.Config{}, session.Config{})
+	b, err := x.NewBuffer(10)
+	require.NoError(t, err)
+	b.Release()
+	assert.Panics(t, func() { b.Release() })
+	assert.Panics(t, func() { b.Bytes() })
+	assert.Panics(t, func() { x.WriteBuffer(b, 1) })
+
+	b, err = x.NewBuffer(10)
+	require.NoError(t, err)
+	_, err = x.WriteBuffer(b, 10)
+	require.NoError(t, err)
+	assert.Panics(t, func() { b.Release() }, "WriteBuffer has released it")
+
+	r, err := y.ReadBuffer()
+	require.NoError(t, err)
+	r.Release()
+	assert.Panics(t, func() { r.Bytes() })
+}
+
+// A program that keeps what it reads must not keep the peer from sending.
+func TestBuffersKept(t *testing.T) {
+	x, y := pair(t, emu.Config{}, emu.Config{}, session.Config{})
+	const messages = 200
+	go func() {
+		for i := range messages {
+			x.Write(bytes.Repeat([]byte{byte(i)}, 3000))
+		}
+		x.CloseWrite()
+	}()
+	var kept []*session.Buffer
+	var total int
+	for {
+		b, err := y.ReadBuffer()
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		kept = append(kept, b)
+		total += len(b.Bytes())
+	}
+	assert.Equal(t, messages*3000, total)
+	y.Close()
+	x.Close()
+	pos := 0
+	for _, b := range kept {
+		for _, v := range b.Bytes() {
+			require.Equal(t, byte(pos/3000), v, "at %d: memory stays what it was after Close", pos)
+			pos++
+		}
+		b.Release()
+	}
+}
