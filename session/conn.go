@@ -178,7 +178,7 @@ func (c *Conn) writeStart() error {
 
 // write needs mu.
 func (c *Conn) write(p []byte) (int, error) {
-	if len(p) == 0 && c.core.finWanted {
+	if len(p) == 0 && c.core.finWanted && !c.closed.Load() {
 		return 0, syscall.EPIPE
 	}
 	n, rdma := 0, true
@@ -251,7 +251,9 @@ func (c *Conn) offered() (int, error) {
 			continue
 		}
 		if err = c.sleep(&c.wr, &c.wdl); err == nil && c.core.finWanted && !c.core.outboundOver() {
-			err = syscall.EPIPE // CloseWrite
+			if err = syscall.EPIPE; c.closed.Load() { // CloseWrite, or Close
+				err = net.ErrClosed
+			}
 		}
 		if err != nil {
 			c.core.revokeOutbound()

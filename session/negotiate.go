@@ -48,11 +48,14 @@ func Negotiate(ctx context.Context, ep provider.Endpoint, side Side, cfg Config)
 		cfg.ReadBuffer = DefaultReadBuffer
 	}
 	c := newConn(ep, cfg)
+	c.busy.Store(true) // until started, the core is ours alone
 	ep.OnWake(c.wake)
 	n := negotiation{core: &c.core, side: side}
 	err := n.begin()
 	if err == nil {
 		err = n.run(ctx, c, cfg.Timeout)
+	} else if refusal := n.refusal(); refusal != nil {
+		err = refusal
 	}
 	if err != nil {
 		c.discard()
@@ -88,6 +91,17 @@ func (n *negotiation) begin() error {
 	}
 	if n.side == Dialer {
 		return n.sendHello(hello{kind: helloOffer, minVersion: version, maxVersion: version})
+	}
+	return nil
+}
+
+// refusal returns the refusal of a peer that had closed before we could begin.
+func (n *negotiation) refusal() error {
+	for n.core.ep.Poll(n.core.comps[:1]) == 1 {
+		var refused *RefusedError
+		if err := n.step(&n.core.comps[0]); errors.As(err, &refused) {
+			return err
+		}
 	}
 	return nil
 }
