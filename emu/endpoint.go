@@ -219,6 +219,9 @@ func (e *endpoint) OnWake(wake func()) {
 // Arm implements provider.Endpoint.
 func (e *endpoint) Arm(w provider.Wake) (ready bool) {
 	s := e.state.Load()
+	if s&(lockSome|armedMask) == uint32(w)*lockArmed {
+		return false // it is in force already, and what had come before is polled
+	}
 	if s&(lockHeld|lockSome) == 0 && e.state.CompareAndSwap(s, s&^armedMask|uint32(w)*lockArmed) {
 		return false
 	}

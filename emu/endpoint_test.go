@@ -101,6 +101,15 @@ func TestViolationsEndTheConnection(t *testing.T) {
 			},
 			status: provider.StatusNotReady,
 		},
+		"late message without receive": {
+			prepare: func(y *end) { y.receives(1, 8) },
+			offend: func(x *end) error {
+				x.say("received")
+				return x.PostSend(provider.Send{Context: 5, Inline: [2][]byte{[]byte("x")}})
+			},
+			status: provider.StatusNotReady,
+			victim: []provider.Completion{{Op: provider.OpRecv, Len: 8}},
+		},
 		"longer than the receive": {
 			prepare: func(y *end) { y.receives(2, 4) },
 			offend:  func(x *end) error { return x.PostSend(provider.Send{Context: 5, Inline: [2][]byte{[]byte("12345")}}) },

@@ -102,10 +102,10 @@ func (e *endpoint) arm(w provider.Wake) {
 }
 
 // rouse uses up the arming if a completion is covered by it. The caller then calls callWake, after it has released the lock.
-// Called with the lock held.
+// Called with the lock held, and not again before unlock when it has reported true.
 func (e *endpoint) rouse(urgent bool) bool {
 	w := e.state.Load() & armedMask
-	if w == 0 || w == uint32(provider.WakeSolicited)*lockArmed && !urgent || e.delta != 0 {
+	if w == 0 || w == uint32(provider.WakeSolicited)*lockArmed && !urgent {
 		return false
 	}
 	e.delta = lockWaker - w

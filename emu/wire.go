@@ -235,10 +235,7 @@ func (e *endpoint) deliver(a, b []byte, solicited bool) provider.Status {
 		e.signal()
 	}
 	e.table.slots[r.slot].posted--
-	wake := e.push(c)
-	if e.gate&gateOver != 0 && e.settled() && !wake {
-		wake = e.rouse(true)
-	}
+	wake := e.push(c) // if the connection has ended meanwhile, report is still to come, as shut waits for copying
 	e.unlock()
 	if wake {
 		e.callWake()
