@@ -2,7 +2,6 @@ package session
 
 import (
 	"net"
-	"os"
 	"sync/atomic"
 
 	pool "github.com/libp2p/go-buffer-pool"
@@ -41,7 +40,7 @@ func (b *Buffer) Release() {
 
 func (b *Buffer) release() {
 	c := b.c
-	c.lock()
+	c.mu.Lock()
 	defer c.unlock()
 	switch {
 	case b.region.Handle != 0:
@@ -81,13 +80,13 @@ func (c *Conn) WriteBuffer(b *Buffer, n int) (int, error) {
 	}
 	defer b.release()
 	p := b.data[:n]
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
-	if err := c.writeStart(); err != nil {
+	c.mu.Lock()
+	defer c.unlock()
+	c.writing.begin(&c.mu)
+	defer c.writing.end()
+	if err := c.start(&c.wdl); err != nil {
 		return 0, err
 	}
-	c.lock()
-	defer c.unlock()
 	if b.c == c && b.region.Handle != 0 {
 		c.core.out.buffer = b.region.Handle
 		defer func() { c.core.out.buffer = 0 }()
@@ -111,20 +110,14 @@ func (c *Conn) bufferSent(n int) (int, error) {
 // otherwise. The memory is the connection's: the peer can send less while a program keeps it, so that it should be
 // released soon. It may be released after Close.
 func (c *Conn) ReadBuffer() (*Buffer, error) {
-	c.rmu.Lock()
-	defer c.rmu.Unlock()
-	if c.closed.Load() {
-		return nil, net.ErrClosed
+	c.mu.Lock()
+	defer c.unlock()
+	c.reading.begin(&c.mu)
+	defer c.reading.end()
+	if err := c.start(&c.rdl); err != nil {
+		return nil, err
 	}
-	if c.rdl.expired() {
-		return nil, os.ErrDeadlineExceeded
-	}
-	c.lock()
-	c.reading = true
-	b, err := c.readBuffer()
-	c.reading = false
-	c.unlock()
-	return b, err
+	return c.readBuffer()
 }
 
 // readBuffer needs mu.

@@ -18,23 +18,22 @@ import (
 // Errors are bare: io.EOF, os.ErrDeadlineExceeded, net.ErrClosed, syscall.ECONNRESET, EPIPE, ETIMEDOUT, or an error
 // that is ErrProtocol.
 type Conn struct {
-	// rmu is held by the one Read, wmu by the one Write, mu by whoever uses the core. Lock order: rmu or wmu, then mu.
-	// The provider's functions are called with mu held, except for RDMA, which may copy a lot: so the wake
-	// function, which a provider calls from anywhere, takes no lock.
-	rmu, wmu sync.Mutex
-	mu       sync.Mutex
-	core     core
-	ep       provider.Endpoint
+	// mu is held by whoever uses the core, but not while waiting, or while RDMA copies: rd and wr each belong to
+	// one Read and one Write meanwhile. The provider's functions are called with mu held, except for RDMA. So
+	// the wake function, which a provider calls from anywhere, must not wait for it.
+	mu   sync.Mutex
+	core core
+	ep   provider.Endpoint
 
 	rd, wr   waiter // the Read and the Write that sleep
 	rdl, wdl deadline
-	armed    atomic.Uint32 // the provider.Wake in force
-	busy     atomic.Bool   // somebody holds mu who will settle
+	missed   atomic.Bool   // a wake-up came while mu was held
 	kicks    atomic.Uint32 // requests for progress; a goroutine runs while not 0
 
 	closed   atomic.Bool
 	epClosed bool
-	reading  bool          // a Read is in its loop, and will see to what arrives
+	reading  turn          // of Reads: the one whose turn it is will see to what arrives
+	writing  turn          // of Writes
 	linger   int           // SetLinger; -1: default
 	over     chan struct{} // closed when the endpoint is; nil unless Close waits for it
 	timers   timers
@@ -62,16 +61,14 @@ func newConn(ep provider.Endpoint, cfg Config) *Conn {
 	return c
 }
 
-// started ends the negotiation.
+// started ends the negotiation, during which mu is held.
 func (c *Conn) started() {
-	c.lock()
 	c.core.poll()
 	c.unlock()
 }
 
-// discard drops a connection whose negotiation failed.
+// discard drops a connection whose negotiation failed, likewise.
 func (c *Conn) discard() {
-	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed.Store(true)
 	c.core.done = true
@@ -83,21 +80,19 @@ func (c *Conn) discard() {
 
 // Read reads up to len(p) bytes: what has arrived, or, if nothing has, the next bytes that do.
 func (c *Conn) Read(p []byte) (int, error) {
-	c.rmu.Lock()
-	defer c.rmu.Unlock()
-	if c.closed.Load() {
-		return 0, net.ErrClosed
-	}
 	if len(p) == 0 {
+		if c.closed.Load() {
+			return 0, net.ErrClosed
+		}
 		return 0, nil
 	}
-	if c.rdl.expired() {
-		return 0, os.ErrDeadlineExceeded
+	c.mu.Lock()
+	c.reading.begin(&c.mu)
+	n, err := 0, c.start(&c.rdl)
+	if err == nil {
+		n, err = c.read(p)
 	}
-	c.lock()
-	c.reading = true
-	n, err := c.read(p)
-	c.reading = false
+	c.reading.end()
 	c.unlock()
 	return n, err
 }
@@ -154,23 +149,23 @@ func (c *Conn) postRead(op provider.RDMA) {
 // Write writes p. It returns when all of it has been copied or taken by the peer, so that p may be used
 // again, or fails with the number of bytes that the peer can ever read.
 func (c *Conn) Write(p []byte) (int, error) {
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
-	if err := c.writeStart(); err != nil {
-		return 0, err
+	c.mu.Lock()
+	c.writing.begin(&c.mu)
+	n, err := 0, c.start(&c.wdl)
+	if err == nil {
+		n, err = c.write(p)
 	}
-	c.lock()
-	n, err := c.write(p)
+	c.writing.end()
 	c.unlock()
 	return n, err
 }
 
-// writeStart is the error with which a Write fails before it begins.
-func (c *Conn) writeStart() error {
+// start is the error with which a Read or Write fails before it begins.
+func (c *Conn) start(d *deadline) error {
 	switch {
 	case c.closed.Load():
 		return net.ErrClosed
-	case c.wdl.expired():
+	case d.expired():
 		return os.ErrDeadlineExceeded
 	}
 	return nil
@@ -335,10 +330,9 @@ func (c *Conn) sleepParked(w *waiter, d *deadline) {
 	if c.arm() {
 		w.unpark()
 	} else {
-		c.busy.Store(false)
 		c.mu.Unlock()
 		w.wait()
-		c.lock()
+		c.mu.Lock()
 	}
 	if c.core.poll() > 0 {
 		c.signal()
@@ -353,34 +347,35 @@ func (c *Conn) arm() bool {
 	if c.rd.parked.Load() || c.wr.parked.Load() || c.core.closing || c.core.done {
 		mode = provider.WakeAny
 	}
-	// One that is in force has not been used up, so nothing has arrived since.
-	if provider.Wake(c.armed.Load()) == mode {
-		return false
-	}
-	// Stored first: if the wake function runs in between, it leaves none in force, and one call too many follows.
-	c.armed.Store(uint32(mode))
 	return c.ep.Arm(mode)
 }
 
-// wake is the provider's wake function. Who is busy with the core finds, when it settles, that nothing is armed any
-// more, and polls: either this sees busy, or settle, which has unset it before, sees that nothing is armed.
+// wake is the provider's wake function. Who sleeps is woken; who holds mu finds missed set when it has released it; else a
+// goroutine sees to it. As missed is set before mu is tried here, and looked at after mu is released
+// there, one of the two notices.
 func (c *Conn) wake() {
-	c.armed.Store(uint32(provider.WakeNone))
-	if !c.rd.wake() && !c.wr.wake() && !c.busy.Load() {
-		c.kick()
+	if c.rd.wake() || c.wr.wake() {
+		return
+	}
+	c.missed.Store(true)
+	if c.mu.TryLock() {
+		c.mu.Unlock()
+		if c.missed.Swap(false) {
+			c.kick()
+		}
 	}
 }
 
-// lock begins a use of the core, settle and unlock end it.
-func (c *Conn) lock() {
-	c.mu.Lock()
-	c.busy.Store(true)
-}
-
+// unlock ends a use of the core.
 func (c *Conn) unlock() {
-	c.busy.Store(false)
 	c.settle()
 	c.mu.Unlock()
+	for c.missed.Load() && c.missed.Swap(false) {
+		c.mu.Lock()
+		c.core.poll()
+		c.settle()
+		c.mu.Unlock()
+	}
 }
 
 // signal wakes those who sleep and have something to do. It needs mu.
@@ -402,11 +397,11 @@ func (c *Conn) settle() (polled bool) {
 		return false
 	}
 	c.watchShrink()
-	if !c.reading && (c.core.in.active && !c.core.in.busy || c.core.peerStuck && c.core.queue.len() > 0) {
+	if !c.reading.taken && (c.core.in.active && !c.core.in.busy || c.core.peerStuck && c.core.queue.len() > 0) {
 		c.later()
 	}
 	for range 4 {
-		if provider.Wake(c.armed.Load()) != provider.WakeNone || !c.arm() {
+		if !c.arm() {
 			return polled
 		}
 		polled = c.core.poll() > 0 || polled
@@ -430,7 +425,7 @@ func (c *Conn) kick() {
 func (c *Conn) progress() {
 	for {
 		k := c.kicks.Load()
-		c.lock()
+		c.mu.Lock()
 		if !c.epClosed {
 			c.core.poll()
 			c.background()
@@ -444,14 +439,14 @@ func (c *Conn) progress() {
 
 // background takes in what nobody reads, within the receive buffer, so that the peer's Write returns. It needs mu.
 func (c *Conn) background() {
-	if c.reading || c.epClosed {
+	if c.reading.taken || c.epClosed {
 		return
 	}
 	if c.core.peerStuck {
 		c.core.spill()
 		c.core.pump()
 	}
-	for !c.reading && !c.epClosed {
+	for !c.reading.taken && !c.epClosed {
 		op, begun := c.core.pullOwn()
 		if !begun {
 			break
@@ -506,7 +501,7 @@ func (c *Conn) closeEndpoint() {
 // Close closes the connection. Reads and Writes return net.ErrClosed. Data written is still delivered in the background,
 // unless received data was unread: then the peer sees ECONNRESET, as with TCP. See SetLinger.
 func (c *Conn) Close() error {
-	c.lock()
+	c.mu.Lock()
 	if c.closed.Load() {
 		c.unlock()
 		return net.ErrClosed
@@ -551,7 +546,7 @@ const closeTimeout = 60 * time.Second
 // CloseRead ends reading: once what has arrived is read, Read returns io.EOF. The peer is not told, and what it still
 // writes is dropped, as with TCP.
 func (c *Conn) CloseRead() error {
-	c.lock()
+	c.mu.Lock()
 	defer c.unlock()
 	if c.closed.Load() {
 		return net.ErrClosed
@@ -565,7 +560,7 @@ func (c *Conn) CloseRead() error {
 
 // CloseWrite ends writing: the peer reads io.EOF after all that was written.
 func (c *Conn) CloseWrite() error {
-	c.lock()
+	c.mu.Lock()
 	defer c.unlock()
 	if c.closed.Load() {
 		return net.ErrClosed

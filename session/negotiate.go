@@ -48,7 +48,7 @@ func Negotiate(ctx context.Context, ep provider.Endpoint, side Side, cfg Config)
 		cfg.ReadBuffer = DefaultReadBuffer
 	}
 	c := newConn(ep, cfg)
-	c.busy.Store(true) // until started, the core is ours alone
+	c.mu.Lock() // until started, the core is ours alone
 	ep.OnWake(c.wake)
 	n := negotiation{core: &c.core, side: side}
 	err := n.begin()

@@ -106,7 +106,7 @@ func (c *Conn) SetKeepAlive(idle, interval time.Duration, count int) error {
 
 // probe runs when the peer may have been silent for too long.
 func (c *Conn) probe() {
-	c.lock()
+	c.mu.Lock()
 	defer c.unlock()
 	k := &c.timers.keepAlive
 	if c.epClosed || k.idle <= 0 {
@@ -147,7 +147,7 @@ func (c *Conn) watchShrink() {
 }
 
 func (c *Conn) shrink() {
-	c.lock()
+	c.mu.Lock()
 	defer c.unlock()
 	c.timers.shrinkSet = false
 	if c.epClosed {
