@@ -40,8 +40,8 @@ type Dialer struct {
 	KeepAliveConfig net.KeepAliveConfig
 	Resolver        *net.Resolver
 
-	// Control and ControlContext are called for the sockets of connections over TCP only. A SAN connection
-	// has no socket.
+	// Control and ControlContext see the socket of a connection over TCP. With either, Dial does not use the SAN,
+	// which has no socket: programs forbid destinations that way.
 	Control        func(network, address string, c syscall.RawConn) error
 	ControlContext func(ctx context.Context, network, address string, c syscall.RawConn) error
 

@@ -20,8 +20,10 @@
 //
 //   - There are no SyscallConn, File and MultipathTCP, and a Listener has no SyscallConn, File and AcceptTCP: there is no
 //     socket, and programs that find one read from it past the connection.
-//   - Control functions are not called for connections over the SAN, for the same reason.
-//   - SetNoDelay changes nothing: small writes are gathered only while they have to wait anyway.
-//   - SetReadBuffer and SetWriteBuffer count bytes of data exactly, without the kernel's limits and
-//     bookkeeping, so that the same figures hold more or less than TCP's.
+//   - A Dialer or ListenConfig with a Control function stays on TCP, as such functions want to see a socket.
+//   - SetNoDelay and SetWriteBuffer change nothing: small writes are gathered only while they have to wait
+//     anyway, and never more than one message of them.
+//   - SetReadBuffer counts bytes of data, where the kernel counts its own memory and doubles and limits the figure.
+//   - A listener may, when the SAN is slow, see a second connection of a client, over TCP, that ends at once:
+//     Dial tried both, and took the SAN's.
 package sannet
