@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	pool "github.com/libp2p/go-buffer-pool"
+
+	"sansock/session"
 )
 
 // ReadFrom and WriteTo start with a small buffer, as a connection may be idle for long, and change to larger ones while
@@ -44,8 +46,11 @@ func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 	if !c.ok() {
 		return 0, syscall.EINVAL
 	}
-	n, err := copyThrough(w, c)
+	n, err := c.s.WriteTo(w)
 	if err != nil {
+		if read, ok := err.(*session.ReadError); ok {
+			err = c.error("read", "read", read.Err)
+		}
 		err = c.opError("writeto", err)
 	}
 	return n, err

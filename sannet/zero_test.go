@@ -3,6 +3,7 @@ package sannet_test
 import (
 	"net"
 	"reflect"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -58,7 +59,14 @@ func TestNilAndZero(t *testing.T) {
 			if want["Addr"] != nil {
 				want["Addr"] = []any{nil} // net panics
 			}
-			assert.Equal(t, want, callAll(c.ours))
+			got := callAll(c.ours)
+			for _, name := range []string{"NewBuffer", "ReadBuffer", "WriteBuffer"} { // beyond TCP
+				if r := got[name]; r != nil {
+					assert.Equal(t, syscall.EINVAL, r[len(r)-1], name)
+				}
+				delete(got, name)
+			}
+			assert.Equal(t, want, got)
 		})
 	}
 	for _, c := range []net.Conn{nil, (*sannet.Conn)(nil), new(sannet.Conn), (*net.TCPConn)(nil), new(net.TCPConn)} {

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"errors"
+	"io"
 	"net"
 	"sync/atomic"
 
@@ -42,13 +44,10 @@ func (b *Buffer) release() {
 	c := b.c
 	c.mu.Lock()
 	defer c.unlock()
-	switch {
-	case b.region.Handle != 0:
+	if b.region.Handle != 0 {
 		c.ep.Deregister(b.region.Handle)
-	case b.it.gen >= 0:
+	} else {
 		c.core.returned(b.it)
-	case b.it.own != nil:
-		pool.Put(b.it.own)
 	}
 	b.data, b.region, b.it = nil, provider.Region{}, item{gen: -1}
 }
@@ -112,36 +111,81 @@ func (c *Conn) bufferSent(n int) (int, error) {
 func (c *Conn) ReadBuffer() (*Buffer, error) {
 	c.mu.Lock()
 	defer c.unlock()
-	c.reading.begin(&c.mu)
-	defer c.reading.end()
-	if err := c.start(&c.rdl); err != nil {
+	it, err := c.piece()
+	if err != nil {
 		return nil, err
 	}
-	return c.readBuffer()
+	return &Buffer{c: c, data: it.data, it: it}, nil
 }
 
-// readBuffer needs mu.
-func (c *Conn) readBuffer() (*Buffer, error) {
-	for {
+// piece takes the next piece of the stream, waiting for it. It needs mu.
+func (c *Conn) piece() (item, error) {
+	c.reading.begin(&c.mu)
+	defer c.reading.end()
+	err := c.start(&c.rdl)
+	for err == nil {
 		if c.closed.Load() {
-			return nil, net.ErrClosed
+			return item{}, net.ErrClosed
 		}
-		it, ok, err := c.core.lend()
-		if ok {
-			return &Buffer{c: c, data: it.data, it: it}, nil
-		}
-		if err != nil {
-			return nil, err
+		var it item
+		var ok bool
+		if it, ok, err = c.core.lend(); ok {
+			return it, nil
+		} else if err != nil {
+			break
 		}
 		if op, begun := c.core.pullPiece(lendPiece); begun {
 			c.postRead(op)
 			continue
 		}
-		if err := c.sleep(&c.rd, &c.rdl); err != nil {
-			return nil, err
+		err = c.sleep(&c.rd, &c.rdl)
+	}
+	return item{}, err
+}
+
+// WriteTo writes all that is read until io.EOF to w, from where it arrived, and returns the number of bytes that w took. What
+// w did not take of a piece is lost, as with io.Copy. An error of reading comes as a *ReadError, one of w as it is.
+func (c *Conn) WriteTo(w io.Writer) (int64, error) {
+	var total int64
+	for {
+		c.mu.Lock()
+		it, err := c.piece()
+		c.unlock()
+		if err == io.EOF {
+			return total, nil
+		}
+		if err != nil {
+			return total, &ReadError{err}
+		}
+		n, err := w.Write(it.data)
+		if n < 0 || n > len(it.data) {
+			n = 0
+			if err == nil {
+				err = errInvalidWrite
+			}
+		}
+		if err == nil && n < len(it.data) {
+			err = io.ErrShortWrite
+		}
+		total += int64(n)
+		c.mu.Lock()
+		c.core.returned(it)
+		c.unlock()
+		if err != nil {
+			return total, err
 		}
 	}
 }
+
+// ReadError is an error of the connection that WriteTo reads from.
+type ReadError struct{ Err error }
+
+func (e *ReadError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error that Read would have returned.
+func (e *ReadError) Unwrap() error { return e.Err }
+
+var errInvalidWrite = errors.New("session: invalid write result")
 
 // lendPiece is the largest piece of a large write that is fetched for one Buffer.
 const lendPiece = 1 << 20

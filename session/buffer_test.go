@@ -112,3 +112,51 @@ func TestBuffersKept(t *testing.T) {
 		b.Release()
 	}
 }
+
+func TestWriteTo(t *testing.T) {
+	for name, cfg := range bufferConfigs {
+		t.Run(name, func(t *testing.T) {
+			x, y := pair(t, cfg, cfg, session.Config{})
+			want := bytes.Repeat([]byte("0123456789"), 200<<10)
+			go func() {
+				for p := want; len(p) > 0; {
+					n := min(len(p), 1+len(p)/3)
+					x.Write(p[:n])
+					p = p[n:]
+				}
+				x.CloseWrite()
+			}()
+			var got bytes.Buffer
+			n, err := y.WriteTo(&got)
+			require.NoError(t, err)
+			assert.EqualValues(t, len(want), n)
+			assert.True(t, bytes.Equal(want, got.Bytes()))
+		})
+	}
+}
+
+// limitWriter fails after some bytes.
+type limitWriter struct{ left int }
+
+func (w *limitWriter) Write(p []byte) (int, error) {
+	if len(p) > w.left {
+		n := w.left
+		w.left = 0
+		return n, io.ErrClosedPipe
+	}
+	w.left -= len(p)
+	return len(p), nil
+}
+
+func TestWriteToFailingSink(t *testing.T) {
+	x, y := pair(t, emu.Config{}, emu.Config{}, session.Config{})
+	go func() {
+		for range 100 {
+			x.Write(make([]byte, 1000))
+		}
+		x.CloseWrite()
+	}()
+	n, err := y.WriteTo(&limitWriter{left: 12345})
+	assert.ErrorIs(t, err, io.ErrClosedPipe)
+	assert.EqualValues(t, 12345, n, "exact count")
+}

@@ -108,7 +108,7 @@ func (c *Conn) read(p []byte) (int, error) {
 			return n, err
 		}
 		if op, begun := c.core.pull(p); begun {
-			if n := c.piece(op); n > 0 {
+			if n := c.readPiece(op); n > 0 {
 				return n, nil
 			}
 			continue
@@ -119,10 +119,10 @@ func (c *Conn) read(p []byte) (int, error) {
 	}
 }
 
-// piece brings a piece of an offer that is under way to its end and returns the bytes that it brought into the
+// readPiece brings a piece of an offer that is under way to its end and returns the bytes that it brought into the
 // Read's buffer. As the device may use that until then, neither a deadline nor Close ends the wait at once: in write
 // mode the peer is asked to stop; and a piece that does not end in revokeTimeout costs the connection. It needs mu.
-func (c *Conn) piece(op provider.RDMA) int {
+func (c *Conn) readPiece(op provider.RDMA) int {
 	c.postRead(op)
 	for c.core.in.busy && c.core.in.user {
 		if c.sleep(&c.rd, &c.rdl) != nil {

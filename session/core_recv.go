@@ -187,7 +187,7 @@ func (c *core) creditIfDue() {
 	}
 }
 
-// lend takes the next piece out of the stream for good. It is given back by returned, or is pooled memory.
+// lend takes the next piece out of the stream. It is given back by returned.
 func (c *core) lend() (it item, ok bool, err error) {
 	if c.queue.len() == 0 {
 		c.poll()
@@ -202,7 +202,6 @@ func (c *core) lend() (it item, ok bool, err error) {
 	c.queued -= len(it.data)
 	if it.gen < 0 {
 		c.spilled -= len(it.data)
-		c.creditIfDue()
 		return it, true, nil
 	}
 	if c.lent++; c.lent > c.recv[c.cur].count/2 {
@@ -215,9 +214,11 @@ func (c *core) lend() (it item, ok bool, err error) {
 	return it, true, nil
 }
 
-// returned takes back a receive buffer that was lent.
+// returned takes back a piece that was lent.
 func (c *core) returned(it item) {
-	c.lent--
+	if it.gen >= 0 {
+		c.lent--
+	}
 	c.consumed(it)
 	c.creditIfDue()
 }
