@@ -192,8 +192,11 @@ func (s *script) describe(err error) string {
 			fmt.Fprintf(&b, " is %q", known.Error())
 		}
 	}
-	if ne, ok := err.(net.Error); ok {
-		fmt.Fprintf(&b, " timeout=%t temporary=%t", ne.Timeout(), ne.Temporary())
+	if ne, ok := err.(interface{ Timeout() bool }); ok {
+		fmt.Fprintf(&b, " timeout=%t", ne.Timeout())
+	}
+	if ne, ok := err.(interface{ Temporary() bool }); ok { // as net/http's Serve asks
+		fmt.Fprintf(&b, " temporary=%t", ne.Temporary())
 	}
 	return b.String()
 }
