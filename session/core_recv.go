@@ -226,16 +226,16 @@ func (c *core) returned(it item) {
 // spill moves received data out of the receive buffers into memory of our own, as far as the limit allows, so that a
 // Write of the peer goes on although nobody reads, as it would over TCP.
 func (c *core) spill() {
-	for range c.queue.len() {
+	for i := range c.queue.len() {
 		it := c.queue.pop()
 		if it.gen < 0 || c.spilled+len(it.data) > c.readBuffer {
 			c.queue.push(it)
 			continue
 		}
-		// Pieces follow each other into one buffer. Those in front were spilled before, as the queue is
-		// gone through once, oldest first.
+		// Pieces follow each other into one buffer. The newest in the queue is the one before it only from the second
+		// round on: at first it is the last that is to be gone through.
 		var last *item
-		if c.queue.len() > 0 {
+		if i > 0 {
 			last = c.queue.back()
 		}
 		if last == nil || last.gen >= 0 || cap(last.data)-len(last.data) < len(it.data) {
