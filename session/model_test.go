@@ -209,7 +209,7 @@ func (e *modelEnd) postPull(op provider.RDMA) {
 }
 
 func (e *modelEnd) stepBackground() {
-	if e.peerStuck {
+	if e.peerStuck || e.r.IntN(4) == 0 { // what is early is not wrong
 		e.spill()
 		e.pump()
 	}
