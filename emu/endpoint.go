@@ -366,9 +366,6 @@ func (e *endpoint) lose() {
 	for _, x := range [2]*endpoint{e, e.peer} {
 		x.lock()
 		x.gate |= gateLost
-		for x.copying {
-			x.wait()
-		}
 		x.unlock()
 	}
 	e.flush(false)

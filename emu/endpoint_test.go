@@ -110,6 +110,16 @@ func TestViolationsEndTheConnection(t *testing.T) {
 			status: provider.StatusNotReady,
 			victim: []provider.Completion{{Op: provider.OpRecv, Len: 8}},
 		},
+		"late message without receive, after a registered one": {
+			prepare: func(y *end) { y.receives(1, 8) },
+			offend: func(x *end) error {
+				require.NoError(x.t, x.PostSend(provider.Send{Local: x.local([]byte("first"))}))
+				require.Len(x.t, x.all(), 1)
+				return x.PostSend(provider.Send{Context: 5, Inline: [2][]byte{[]byte("x")}})
+			},
+			status: provider.StatusNotReady,
+			victim: []provider.Completion{{Op: provider.OpRecv, Len: 5}},
+		},
 		"longer than the receive": {
 			prepare: func(y *end) { y.receives(2, 4) },
 			offend:  func(x *end) error { return x.PostSend(provider.Send{Context: 5, Inline: [2][]byte{[]byte("12345")}}) },
