@@ -296,7 +296,7 @@ func TestModelLossless(t *testing.T) {
 }
 
 // modelSeeds is small for everyday runs.
-const modelSeeds = 1
+const modelSeeds = 10
 
 func runModel(t testing.TB, a, b provider.Attributes, seed uint64) {
 	w := newFakeWire(a, b)
