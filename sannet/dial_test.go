@@ -1,10 +1,13 @@
 package sannet_test
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net"
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -185,4 +188,50 @@ func TestControl(t *testing.T) {
 	require.NoError(t, err)
 	defer cl.Close()
 	assert.Equal(t, 2, called)
+}
+
+// TestManyConnections: many at a time over one listener, which come and go.
+func TestManyConnections(t *testing.T) {
+	onPaths(t, func(t *testing.T, p path) {
+		l, err := p.listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		var servers, clients sync.WaitGroup
+		servers.Go(func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				servers.Go(func() {
+					defer c.Close()
+					_, err := io.Copy(c, c)
+					assert.NoError(t, err)
+				})
+			}
+		})
+		for i := range 50 {
+			clients.Go(func() {
+				for j := range 5 {
+					c, err := p.dial(t.Context(), "tcp", l.Addr().String())
+					if !assert.NoError(t, err) {
+						return
+					}
+					c.SetDeadline(time.Now().Add(stuck))
+					sent := pattern(1 + i*j*997)
+					go c.Write(sent)
+					got := make([]byte, len(sent))
+					_, err = io.ReadFull(c, got)
+					assert.NoError(t, err)
+					assert.True(t, bytes.Equal(sent, got))
+					assert.NoError(t, c.(conn).CloseWrite())
+					_, err = c.Read(got)
+					assert.Equal(t, io.EOF, err)
+					c.Close()
+				}
+			})
+		}
+		clients.Wait()
+		l.Close()
+		servers.Wait()
+	})
 }

@@ -185,7 +185,7 @@ func TestHTTPHijack(t *testing.T) {
 			require.NoError(t, err)
 			c.SetDeadline(time.Now().Add(stuck))
 			br := bufio.NewReader(c)
-			// The first request leaves the server's background read behind, the second upgrades.
+			// While the handler runs, the server waits in Read for whatever comes after the request.
 			fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 			r, err := http.ReadResponse(br, nil)
 			require.NoError(t, err)
