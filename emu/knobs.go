@@ -1,8 +1,9 @@
 package emu
 
 import (
-	"slices"
 	"time"
+
+	pool "github.com/libp2p/go-buffer-pool"
 
 	"sansock/provider"
 )
@@ -158,7 +159,8 @@ func (k knobbed) PostSend(s provider.Send) error {
 		if st != provider.StatusOK {
 			return st
 		}
-		p.body = slices.Concat(s.Inline[0], s.Inline[1])
+		p.body = pool.Get(len(s.Inline[0]) + len(s.Inline[1]))
+		copy(p.body[copy(p.body, s.Inline[0]):], s.Inline[1])
 	} else {
 		if len(s.Local.Bytes) > e.attr.MaxMessage {
 			return provider.StatusTooLong
@@ -221,8 +223,11 @@ func (k knobbed) carry(l *link, p *parcel, size int) error {
 	} else {
 		st = l.send(*p, size)
 	}
-	if st == provider.StatusDisconnected {
+	switch st {
+	case provider.StatusDisconnected:
 		return k.notPosted()
+	case provider.StatusQueueFull:
+		pool.Put(p.body)
 	}
 	return st.Err()
 }

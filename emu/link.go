@@ -4,11 +4,13 @@ import (
 	"sync"
 	"time"
 
+	pool "github.com/libp2p/go-buffer-pool"
+
 	"sansock/provider"
 )
 
 // Link is the shape of what a provider's endpoints send. The zero value has none: everything arrives at once. Where
-// only one end has a shape, the other direction is unshaped. A connection with a shape copies and allocates.
+// only one end has a shape, the other direction is unshaped. A connection with a shape copies more.
 type Link struct {
 	Latency   time.Duration // from the end of sending to arrival, one way
 	Bandwidth int64         // bytes per second; 0: no bound
@@ -31,7 +33,7 @@ type parcel struct {
 	solicited bool
 	answer    bool            // the data of a read comes back
 	fail      provider.Status // an injected fault
-	body      []byte          // a message
+	body      []byte          // a message; pooled if inline
 	rdma      provider.RDMA   // or a transfer
 }
 
@@ -167,6 +169,7 @@ func (p *parcel) arrive() provider.Status {
 		st = peer.reach(&p.rdma, p.kind)
 	}
 	if p.inline {
+		pool.Put(p.body)
 		switch st {
 		case provider.StatusDisconnected:
 			return st
