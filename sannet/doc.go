@@ -18,6 +18,7 @@
 //
 // A *Conn behaves and fails as a *net.TCPConn does, except for these:
 //
+//   - A listener for TCP networks is a *Listener, also where it takes TCP alone, and no *net.TCPListener.
 //   - There are no SyscallConn, File and MultipathTCP, and a Listener has no SyscallConn, File and AcceptTCP: there is no
 //     socket, and programs that find one read from it past the connection.
 //   - A Dialer or ListenConfig with a Control function stays on TCP, as such functions want to see a socket.
