@@ -72,6 +72,7 @@ func (c *Conn) discard() {
 	defer c.mu.Unlock()
 	c.closed.Store(true)
 	c.core.done = true
+	c.core.err = net.ErrClosed // what the peer had sent behind is not looked at
 	c.epClosed = true
 	c.ep.Close()
 	c.core.poll()

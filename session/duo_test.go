@@ -216,7 +216,11 @@ func (p *puppet) raw(b []byte) bool {
 	if len(to.recvs) == 0 || len(to.recvs[0].Buffer.Bytes) < len(b) || to.closed {
 		return false
 	}
-	if p.ep.PostSend(provider.Send{Inline: [2][]byte{b, nil}, Solicited: true}) != nil {
+	faults := p.w.faults
+	p.w.faults = nil // are for the core
+	err := p.ep.PostSend(provider.Send{Inline: [2][]byte{b, nil}, Solicited: true})
+	p.w.faults = faults
+	if err != nil {
 		return false
 	}
 	for p.ep.deliver() {

@@ -145,7 +145,7 @@ func (n *negotiation) step(p *provider.Completion) error {
 		c.inFlight--
 		c.send.free = append(c.send.free, int(p.Context))
 		return p.Status.Err()
-	case p.Op != provider.OpRecv:
+	case p.Op != provider.OpRecv || p.Status == provider.StatusAborted:
 		return provider.StatusDisconnected
 	case p.Status != provider.StatusOK:
 		return p.Status
@@ -184,15 +184,18 @@ func (n *negotiation) step(p *provider.Completion) error {
 		c.reader = nil // there will be nothing to read
 	}
 	c.repost(0, slot)
+	if c.err != nil {
+		return c.err
+	}
 	if n.side == Listener {
 		return n.sendHello(hello{kind: helloAnswer, minVersion: version, maxVersion: version})
 	}
 	c.post(kindReady, 0, 0, 0, nil, true)
 	n.done = true
-	if c.abortSent {
+	if c.abortSent && c.err == nil {
 		return provider.StatusDisconnected
 	}
-	return nil
+	return c.err
 }
 
 // confirmed expects the dialer's last word.
@@ -210,7 +213,7 @@ func (n *negotiation) confirmed(b []byte, slot int) error {
 	}
 	c.repost(0, slot)
 	n.done = true
-	return nil
+	return c.err
 }
 
 // run drives the negotiation to its end.

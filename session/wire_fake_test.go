@@ -20,21 +20,21 @@ type fakeWire struct {
 
 // fakeEnd is one endpoint of a fakeWire.
 type fakeEnd struct {
-	w        *fakeWire
-	peer     *fakeEnd
-	attr     provider.Attributes
-	recvs    []provider.Recv
-	out      []fakeMsg // sent, not delivered
-	cq       []provider.Completion
-	regs     map[provider.Handle]*fakeReg
-	next     provider.Handle
-	wake     func()
-	armed    provider.Wake
-	closed   bool // by this side
-	gone     bool // by the other
-	toldGone bool
-	inUse    map[provider.Handle]int
-	tap      func(b []byte) // takes the messages that arrive instead of receives
+	w      *fakeWire
+	peer   *fakeEnd
+	attr   provider.Attributes
+	recvs  []provider.Recv
+	out    []fakeMsg // sent, not delivered
+	cq     []provider.Completion
+	regs   map[provider.Handle]*fakeReg
+	next   provider.Handle
+	wake   func()
+	armed  provider.Wake
+	closed bool // by this side
+	gone   bool // by the other
+	inUse  map[provider.Handle]int
+	tap    func(b []byte) // takes the messages that arrive instead of receives
+	onArm  func()         // something happens just before Arm
 }
 
 type fakeReg struct {
@@ -317,6 +317,9 @@ func (e *fakeEnd) Poll(c []provider.Completion) int {
 }
 
 func (e *fakeEnd) Arm(w provider.Wake) bool {
+	if e.onArm != nil {
+		e.onArm()
+	}
 	e.armed = w
 	return len(e.cq) > 0
 }
