@@ -212,8 +212,8 @@ func (c *Conn) write(p []byte) (int, error) {
 			if n == len(p) {
 				return n, nil
 			}
-		} else if err := c.core.writeEnd(); err != nil {
-			return n, err
+		} else if c.core.writeOver() {
+			return n, c.core.writeEnd()
 		}
 		c.core.block()
 		if err := c.sleep(&c.wr, &c.wdl); err != nil {
@@ -259,7 +259,7 @@ func (c *Conn) offered() (int, error) {
 	}
 	total := len(c.core.out.p)
 	n := c.core.takeOutbound()
-	if err == nil && n < total {
+	if err == nil && n < total && c.core.writeOver() {
 		err = c.core.writeEnd()
 	}
 	if n == total {

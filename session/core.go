@@ -51,7 +51,7 @@ type core struct {
 	pong       uint64 // argument of the ping to answer
 	pongWanted bool
 	peerGone   bool // the peer has closed: nobody reads what we write
-	goneWrites int  // writes since
+	pipeTold   bool // a write has been told so, or was the one that is taken all the same
 
 	// Large writes.
 	in         inbound
@@ -240,19 +240,16 @@ func (c *core) consumed(it item) {
 	c.repost(it.gen, it.slot)
 }
 
-// writeEnd is the error of a write, nil if writing is possible.
+// writeOver reports that nothing can be written any more.
+func (c *core) writeOver() bool { return c.finWanted || c.err != nil || c.peerGone || c.ended }
+
+// writeEnd is the error of a write where writeOver.
 func (c *core) writeEnd() error {
-	switch {
-	case c.finWanted:
-		return syscall.EPIPE
-	case c.err != nil:
+	if c.err != nil && !c.finWanted {
 		return c.tellErr(syscall.EPIPE)
-	case c.peerGone:
-		return syscall.EPIPE
-	case c.ended:
-		return syscall.EPIPE
 	}
-	return nil
+	c.pipeTold = true
+	return syscall.EPIPE
 }
 
 // put encodes a count as the payload behind the scratch header.

@@ -102,13 +102,13 @@ func (c *core) write(p []byte) (int, error) {
 	if c.win.short() {
 		c.poll()
 	}
-	if err := c.writeEnd(); err != nil {
-		if c.peerGone && !c.finWanted && c.err == nil && !c.ended && c.goneWrites == 0 {
+	if c.writeOver() {
+		if c.peerGone && !c.finWanted && c.err == nil && !c.pipeTold {
 			// As TCP: the first write after the peer's close is taken, and only provokes a reset.
-			c.goneWrites++
+			c.pipeTold = true
 			return len(p), nil
 		}
-		return 0, err
+		return 0, c.writeEnd()
 	}
 	c.small = len(p) < smallWrite
 	n := 0
@@ -145,7 +145,7 @@ func (c *core) write(p []byte) (int, error) {
 // that is possible now. The memory is in use until the core's buffer is bufferDone.
 func (c *core) sendBuffer(r provider.Region, n int) bool {
 	if n == 0 || len(c.held) > 0 || headerSize+n > c.win.size() || headerSize+n <= c.attr.MaxInline ||
-		c.threshold > 0 && n >= c.threshold || !c.win.data() || c.ended || c.abortSent || c.writeEnd() != nil {
+		c.threshold > 0 && n >= c.threshold || !c.win.data() || c.ended || c.abortSent || c.writeOver() {
 		return false
 	}
 	h := header{kind: kindData, credits: uint16(c.owed), length: uint32(n)}
@@ -176,12 +176,12 @@ const (
 
 // writable reports that write would take something, or fail.
 func (c *core) writable() bool {
-	return c.canData() || c.finWanted || c.err != nil || c.peerGone || c.ended
+	return c.canData() || c.writeOver()
 }
 
 // hold gathers bytes of a small write and returns how many fit.
 func (c *core) hold(p []byte) int {
-	limit := c.payload()
+	limit := min(c.payload(), spillChunk)
 	if c.held == nil {
 		c.held = pool.Get(limit)[:0]
 	}
@@ -201,7 +201,7 @@ func (c *core) flushHeld() {
 	}
 	if sent == len(c.held) {
 		c.held = c.held[:0]
-		if cap(c.held) < c.payload() {
+		if cap(c.held) < min(c.payload(), spillChunk) {
 			c.dropHeld() // the peer's buffers have grown since
 		}
 	} else {
@@ -287,7 +287,9 @@ func (c *core) ping() {
 
 // resized acts on new receive buffers of the peer.
 func (c *core) resized(drain bool) {
-	if size := c.win.grants[c.win.n-1].size; c.attr.MaxInline < size && c.send.idle() && (size > c.send.size || drain) {
+	// No larger than our own buffers get: a peer must not decide how much memory we use.
+	size := min(c.win.grants[c.win.n-1].size, c.levels[len(c.levels)-1].size)
+	if c.attr.MaxInline < size && c.send.idle() && (size > c.send.size || drain) {
 		// Without memory the messages just stay smaller.
 		c.send.open(c.ep, min(busyReceives, c.attr.MaxSends), size)
 	}

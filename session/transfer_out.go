@@ -41,7 +41,7 @@ func (c *core) useRDMA(n int) bool {
 // false: the write then goes in messages.
 func (c *core) offer(p []byte) (first int, begun bool) {
 	out := &c.out
-	if !c.canData() || c.writeEnd() != nil {
+	if !c.canData() || c.writeOver() {
 		return 0, false
 	}
 	if c.attr.MaxInline < c.win.size() {
