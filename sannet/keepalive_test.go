@@ -16,16 +16,19 @@ import (
 // TestKeepAliveOptions: Dialer and ListenConfig set up keep-alive as those of net do.
 func TestKeepAliveOptions(t *testing.T) {
 	sw, _ := emulated(t)
+	of := func(idle, interval time.Duration, count int) net.KeepAliveConfig {
+		return net.KeepAliveConfig{Enable: true, Idle: idle, Interval: interval, Count: count}
+	}
 	for _, c := range []struct {
 		name   string
 		idle   time.Duration
 		config net.KeepAliveConfig
 		want   net.KeepAliveConfig
 	}{
-		{"default", 0, net.KeepAliveConfig{}, net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 9}},
-		{"period", time.Minute, net.KeepAliveConfig{}, net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: 15 * time.Second, Count: 9}},
+		{"default", 0, net.KeepAliveConfig{}, of(15*time.Second, 15*time.Second, 9)},
+		{"period", time.Minute, net.KeepAliveConfig{}, of(time.Minute, 15*time.Second, 9)},
 		{"off", -1, net.KeepAliveConfig{}, net.KeepAliveConfig{}},
-		{"config", -1, net.KeepAliveConfig{Enable: true, Idle: 3, Interval: 2, Count: 1}, net.KeepAliveConfig{Enable: true, Idle: 3, Interval: 2, Count: 1}},
+		{"config", -1, of(3*time.Second, 2*time.Second, 1), of(3*time.Second, 2*time.Second, 1)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			client, server := connected(t, sw, c.idle, c.config)
