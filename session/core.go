@@ -73,6 +73,9 @@ type core struct {
 	errTold    bool  // it has been reported once; from then on it looks closed, as TCP does
 	growWanted bool  // a resize is to be announced
 	drainSize  bool  // it shrinks: ask the peer to use up the old buffers
+	shrinking  bool  // the receive region is to become small, as soon as that is possible
+	drainAsked bool  // the peer is to be asked to use up older buffers, which are in the way of that
+	draining   bool  // the peer asks for that
 
 	comps [8]provider.Completion
 	stats Stats
@@ -125,12 +128,7 @@ func (c *core) complete(p *provider.Completion) {
 			c.fail(p.Status, abortFailed)
 		}
 	case provider.OpSend:
-		c.inFlight--
-		if p.Context == bufferContext {
-			c.buffer = bufferDone
-		} else {
-			c.send.free = append(c.send.free, int(p.Context))
-		}
+		c.sent(p.Context)
 		if p.Status != provider.StatusOK && p.Status != provider.StatusAborted {
 			c.disconnected()
 		}

@@ -35,6 +35,9 @@ func (c *core) receive(gen, slot, n int) {
 	if h.flags&flagMore != 0 {
 		c.grow()
 	}
+	if h.flags&flagDrain != 0 {
+		c.draining = true
+	}
 	payload := buf[headerSize:]
 	switch h.kind {
 	case kindData:
@@ -157,6 +160,7 @@ func (c *core) aborted(code uint64) {
 // take appends the data in a receive buffer to the stream; the buffer stays out until it is read.
 func (c *core) take(gen, slot int, data []byte) {
 	c.recv[gen].held++
+	c.shrinking = false
 	c.queued += len(data)
 	c.sinceGrow += len(data)
 	c.stats.BytesCopiedIn += uint64(len(data))
@@ -180,9 +184,10 @@ func (c *core) repost(gen, slot int) {
 	c.owed++
 }
 
-// creditIfDue returns credits in a message of their own when half of the buffers is owed.
+// creditIfDue returns credits in a message of their own when half of the buffers is owed. Those that the application keeps
+// count as well, as the peer may wait for credits with just half of them out.
 func (c *core) creditIfDue() {
-	if c.owed > 0 && c.owed >= c.recv[c.cur].count/2 && c.win.credits > 0 && c.slotFree() && !c.ended && !c.abortSent {
+	if c.owed > 1 && c.owed+c.lent >= c.recv[c.cur].count/2 && c.win.credits > 0 && c.slotFree() && !c.ended && !c.abortSent {
 		c.post(kindCredit, 0, 0, 0, nil, c.peerWant)
 	}
 }
@@ -204,13 +209,14 @@ func (c *core) lend() (it item, ok bool, err error) {
 		c.spilled -= len(it.data)
 		return it, true, nil
 	}
-	if c.lent++; c.lent > c.recv[c.cur].count/2 {
+	if c.lent++; c.lent > c.recv[c.cur].count/4 {
 		// Whoever keeps so many must not keep the peer from sending.
 		own := pool.Get(len(it.data))
 		copy(own, it.data)
 		c.returned(it)
 		it = item{data: own, own: own, gen: -1}
 	}
+	c.creditIfDue()
 	return it, true, nil
 }
 
@@ -263,15 +269,19 @@ func (c *core) grow() {
 // growBytes is the traffic that shows a flow to be sustained.
 const growBytes = 8 << 20
 
-// shrink returns to the smallest receive region. It reports whether that is done, or under way.
-func (c *core) shrink() bool {
-	if c.level == 0 {
-		return true
+// shrink returns to the smallest receive region, unless there is unread data. Buffers left of an earlier change have
+// to be used up before.
+func (c *core) shrink() {
+	switch {
+	case c.level == 0 || c.queue.len() > 0:
+		c.shrinking = false
+	case c.recv[c.cur^1].live():
+		c.drainAsked = c.drainAsked || !c.shrinking
+		c.shrinking = true
+	default:
+		c.shrinking = false
+		c.changeLevel(0)
 	}
-	if c.queue.len() > 0 {
-		return false
-	}
-	return c.changeLevel(0)
 }
 
 func (c *core) changeLevel(to int) bool {

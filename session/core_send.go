@@ -23,18 +23,16 @@ const controlSize = headerSize + offerSize
 // canControl reports that a control message may be sent now.
 func (c *core) canControl() bool { return c.win.control() && c.slotFree() && !c.ended && !c.abortSent }
 
-// canData reports that stream bytes may be sent now. One slot of the send region is left to control messages.
+// canData reports that stream bytes may be sent now. One slot of the send region is left to control messages. A region
+// that is to be replaced takes no more data, so that it becomes idle.
 func (c *core) canData() bool {
-	return c.win.data() && !c.ended && !c.abortSent && (c.attr.MaxInline >= c.win.size() || len(c.send.free) > 1)
+	return c.win.data() && !c.ended && !c.abortSent &&
+		(c.attr.MaxInline >= min(c.win.size(), c.send.size) || len(c.send.free) > 1 && c.send.want == 0)
 }
 
 // payload is how many bytes the next message may carry behind its header.
 func (c *core) payload() int {
-	n := c.win.size()
-	if c.attr.MaxInline < n {
-		n = min(n, c.send.size)
-	}
-	return n - headerSize
+	return min(c.win.size(), max(c.attr.MaxInline, c.send.size)) - headerSize
 }
 
 // post sends one message: the header, fixed bytes which the caller has put behind it in scratch, and body.
@@ -61,7 +59,7 @@ func (c *core) post(k kind, flags uint8, arg uint64, fixed int, body []byte, sol
 	}
 	n := headerSize + fixed
 	h.put(c.scratch[:])
-	s := provider.Send{Solicited: solicited}
+	s := provider.Send{Context: inlineContext, Solicited: solicited}
 	if n+len(body) <= c.attr.MaxInline {
 		s.Inline = [2][]byte{c.scratch[:n], body}
 	} else {
@@ -145,7 +143,8 @@ func (c *core) write(p []byte) (int, error) {
 // that is possible now. The memory is in use until the core's buffer is bufferDone.
 func (c *core) sendBuffer(r provider.Region, n int) bool {
 	if n == 0 || len(c.held) > 0 || headerSize+n > c.win.size() || headerSize+n <= c.attr.MaxInline ||
-		c.threshold > 0 && n >= c.threshold || !c.win.data() || c.ended || c.abortSent || c.writeOver() {
+		c.threshold > 0 && n >= c.threshold || !c.win.data() || c.abortSent || c.writeOver() ||
+		c.inFlight >= c.attr.MaxSends-1 {
 		return false
 	}
 	h := header{kind: kindData, credits: uint16(c.owed), length: uint32(n)}
@@ -165,8 +164,25 @@ func (c *core) sendBuffer(r provider.Region, n int) bool {
 	return true
 }
 
-// bufferContext is the context of that send; others have the number of their slot.
-const bufferContext = 1 << 32
+// Contexts of sends that have no slot; the others have its number.
+const (
+	bufferContext = 1 << 32 // sendBuffer
+	inlineContext = 2 << 32 // completes only if it fails
+)
+
+// sent takes the memory of a message back.
+func (c *core) sent(context uint64) {
+	switch context {
+	case inlineContext:
+		return
+	case bufferContext:
+		c.buffer = bufferDone
+	default:
+		c.send.free = append(c.send.free, int(context))
+		c.resizeSends()
+	}
+	c.inFlight--
+}
 
 const (
 	bufferNone = iota
@@ -230,6 +246,9 @@ func (c *core) pump() {
 		c.abortSent, c.done = true, true
 		return
 	}
+	if c.shrinking {
+		c.shrink()
+	}
 	if c.growWanted && c.win.credits > 0 && c.slotFree() {
 		c.growWanted = false
 		var flags uint8
@@ -238,6 +257,14 @@ func (c *core) pump() {
 		}
 		c.post(kindResize, flags, 0, 0, nil, true)
 	}
+	if c.drainAsked && c.canControl() {
+		c.drainAsked = false
+		c.post(kindNop, flagDrain, 0, 0, nil, true)
+	}
+	for c.draining && c.win.old() > 0 && c.canControl() {
+		c.post(kindNop, 0, 0, 0, nil, false)
+	}
+	c.draining = c.draining && c.win.old() > 0
 	if c.ackWanted && c.canControl() {
 		c.ackWanted = false
 		c.post(kindClosed, 0, 0, 0, nil, true)
@@ -289,18 +316,27 @@ func (c *core) ping() {
 func (c *core) resized(drain bool) {
 	// No larger than our own buffers get: a peer must not decide how much memory we use.
 	size := min(c.win.grants[c.win.n-1].size, c.levels[len(c.levels)-1].size)
-	if c.attr.MaxInline < size && c.send.idle() && (size > c.send.size || drain) {
-		// Without memory the messages just stay smaller.
-		c.send.open(c.ep, min(busyReceives, c.attr.MaxSends), size)
+	if size > max(c.send.size, c.attr.MaxInline) || drain && c.send.count > 0 {
+		c.send.want = size
+		c.resizeSends()
 	}
 	if len(c.held) == 0 {
 		c.dropHeld()
 	}
-	if drain {
-		for c.win.old() > 0 && c.win.control() && c.slotFree() && !c.abortSent && !c.ended {
-			c.post(kindNop, 0, 0, 0, nil, false)
-		}
+}
+
+// resizeSends replaces the region of outgoing messages, where that is wanted, as soon as none is on its way.
+func (c *core) resizeSends() {
+	if c.send.want == 0 || !c.send.idle() {
+		return
 	}
+	if c.send.want > c.attr.MaxInline {
+		// Without memory the messages just stay smaller.
+		c.send.open(c.ep, min(busyReceives, c.attr.MaxSends), c.send.want)
+	} else {
+		c.send.close(c.ep)
+	}
+	c.send.want = 0
 }
 
 // closeWrite ends the stream to the peer after what was written.

@@ -69,7 +69,7 @@ func (d *duo) write(i int, p []byte) int {
 // read returns what end i can read now, at most n bytes, without pulling.
 func (d *duo) read(i, n int) []byte {
 	d.t.Helper()
-	p := make([]byte, n)
+	p := make([]byte, min(n, max(1, d.c[i].queued)))
 	m, err := d.c[i].read(p)
 	require.NoError(d.t, err)
 	return p[:m]

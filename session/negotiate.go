@@ -119,7 +119,7 @@ func (n *negotiation) sendHello(h hello) error {
 	}
 	b := h.append(make([]byte, 0, minBuffer))
 	if len(b) <= c.attr.MaxInline {
-		return c.ep.PostSend(provider.Send{Inline: [2][]byte{b, nil}, Solicited: true})
+		return c.ep.PostSend(provider.Send{Context: inlineContext, Inline: [2][]byte{b, nil}, Solicited: true})
 	}
 	if len(c.send.free) == 0 {
 		return ErrMemory
@@ -142,8 +142,7 @@ func (n *negotiation) step(p *provider.Completion) error {
 	c := n.core
 	switch {
 	case p.Op == provider.OpSend:
-		c.inFlight--
-		c.send.free = append(c.send.free, int(p.Context))
+		c.sent(p.Context)
 		return p.Status.Err()
 	case p.Op != provider.OpRecv || p.Status == provider.StatusAborted:
 		return provider.StatusDisconnected

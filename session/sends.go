@@ -8,6 +8,7 @@ type sends struct {
 	size   int
 	free   []int // slots not in the provider's hands
 	count  int
+	want   int // size of the slots of a region that is to replace this one once it is idle; 0: none
 }
 
 // open allocates count slots of size bytes. The old region must be idle.

@@ -156,6 +156,7 @@ func (c *Conn) shrink() {
 	c.core.poll()
 	if c.core.stats.MessagesReceived == c.timers.quiet {
 		c.core.shrink()
+		c.core.pump()
 		if len(c.core.held) == 0 {
 			c.core.dropHeld()
 		}
