@@ -3,8 +3,6 @@ package emu
 import (
 	"time"
 
-	pool "github.com/libp2p/go-buffer-pool"
-
 	"sansock/provider"
 )
 
@@ -159,8 +157,7 @@ func (k knobbed) PostSend(s provider.Send) error {
 		if st != provider.StatusOK {
 			return st
 		}
-		p.body = pool.Get(len(s.Inline[0]) + len(s.Inline[1]))
-		copy(p.body[copy(p.body, s.Inline[0]):], s.Inline[1])
+		p.body = append(append(l.buffer(), s.Inline[0]...), s.Inline[1]...)
 	} else {
 		if len(s.Local.Bytes) > e.attr.MaxMessage {
 			return provider.StatusTooLong
@@ -223,11 +220,8 @@ func (k knobbed) carry(l *link, p *parcel, size int) error {
 	} else {
 		st = l.send(*p, size)
 	}
-	switch st {
-	case provider.StatusDisconnected:
+	if st == provider.StatusDisconnected {
 		return k.notPosted()
-	case provider.StatusQueueFull:
-		pool.Put(p.body)
 	}
 	return st.Err()
 }

@@ -4,8 +4,6 @@ import (
 	"sync"
 	"time"
 
-	pool "github.com/libp2p/go-buffer-pool"
-
 	"sansock/provider"
 )
 
@@ -21,6 +19,9 @@ func (l Link) shaped() bool { return l.Latency > 0 || l.Bandwidth > 0 }
 // requestSize is what an RDMA read sends to the owner of the memory.
 const requestSize = 32
 
+// maxSpare bounds the buffers that a link keeps.
+const maxSpare = 16
+
 // parcel is something on its way.
 type parcel struct {
 	due  time.Time
@@ -33,7 +34,7 @@ type parcel struct {
 	solicited bool
 	answer    bool            // the data of a read comes back
 	fail      provider.Status // an injected fault
-	body      []byte          // a message; pooled if inline
+	body      []byte          // a message; a buffer of the link if inline
 	rdma      provider.RDMA   // or a transfer
 }
 
@@ -53,6 +54,23 @@ type link struct {
 	active  bool // the timer is set, or run is
 	running int  // parcels being delivered
 	flushed bool
+	spare   [][]byte // buffers of inline messages that have arrived
+}
+
+// buffer returns an empty buffer for an inline message. There is no link where only a fault is to happen.
+func (l *link) buffer() []byte {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.spare)
+	if n == 0 {
+		return nil
+	}
+	b := l.spare[n-1]
+	l.spare = l.spare[:n-1]
+	return b
 }
 
 func newLink(l Link, from *endpoint) *link {
@@ -129,6 +147,9 @@ func (l *link) step() {
 	l.mu.Unlock()
 	p.arrive()
 	l.mu.Lock()
+	if p.inline && len(l.spare) < maxSpare {
+		l.spare = append(l.spare, p.body[:0])
+	}
 	l.running--
 	l.settled.Broadcast()
 }
@@ -169,7 +190,6 @@ func (p *parcel) arrive() provider.Status {
 		st = peer.reach(&p.rdma, p.kind)
 	}
 	if p.inline {
-		pool.Put(p.body)
 		switch st {
 		case provider.StatusDisconnected:
 			return st
