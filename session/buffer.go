@@ -64,7 +64,7 @@ func (c *Conn) NewBuffer(n int) (*Buffer, error) {
 	} else {
 		c.mu.Lock()
 		c.core.stats.Fallbacks.Buffer++
-		c.mu.Unlock()
+		c.unlock()
 		b.it.own = pool.Get(n)
 		b.data = b.it.own
 		clear(b.data)

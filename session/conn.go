@@ -398,7 +398,7 @@ func (c *Conn) settle() (polled bool) {
 		return false
 	}
 	c.watchShrink()
-	if !c.reading.taken && (c.core.in.active && !c.core.in.busy || c.core.peerStuck && c.core.queue.len() > 0) {
+	if !c.reading.taken && c.core.behind() {
 		c.later()
 	}
 	for range 4 {
@@ -601,11 +601,11 @@ func (c *Conn) setDeadline(d *deadline, w *waiter, t time.Time) error {
 // socket, what is too small is taken for the smallest size.
 func (c *Conn) SetReadBuffer(n int) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if c.closed.Load() {
 		return net.ErrClosed
 	}
-	c.core.readBuffer = max(n, minReadBuffer)
+	c.core.readBuffer, c.core.full = max(n, minReadBuffer), false
 	return nil
 }
 
@@ -625,7 +625,7 @@ func (c *Conn) SetWriteBuffer(n int) error {
 // seconds for delivery and then drops it.
 func (c *Conn) SetLinger(sec int) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if c.closed.Load() {
 		return net.ErrClosed
 	}
@@ -642,7 +642,7 @@ func (c *Conn) RemoteAddr() netip.AddrPort { return c.ep.RemoteAddr() }
 // Stats returns what the session has done so far.
 func (c *Conn) Stats() Stats {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock() // also here: a wake-up may have found mu held
 	s := c.core.stats
 	for i := range c.core.recv {
 		s.ReceiveRegion += len(c.core.recv[i].region.Bytes)

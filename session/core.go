@@ -35,6 +35,7 @@ type core struct {
 	lent       int         // receive buffers in the hands of the application
 	spilled    int         // bytes of those in buffers of our own
 	readBuffer int         // bound on spilled
+	full       bool        // the bound keeps data in the receive buffers
 	eof        bool        // the peer's stream has ended
 	deaf       bool        // CloseRead: reading ends where the queue does
 
@@ -190,6 +191,7 @@ func (c *core) read(p []byte) (int, error) {
 		c.queued -= m
 		if it.gen < 0 {
 			c.spilled -= m
+			c.full = false
 		}
 		if it.data = it.data[m:]; len(it.data) == 0 {
 			c.consumed(c.queue.pop())

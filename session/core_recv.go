@@ -207,6 +207,7 @@ func (c *core) lend() (it item, ok bool, err error) {
 	c.queued -= len(it.data)
 	if it.gen < 0 {
 		c.spilled -= len(it.data)
+		c.full = false
 		return it, true, nil
 	}
 	if c.lent++; c.lent > c.recv[c.cur].count/4 {
@@ -238,25 +239,31 @@ func (c *core) spill() {
 			c.queue.push(it)
 			continue
 		}
-		// Pieces follow each other into one buffer. The newest in the queue is the one before it only from the second
-		// round on: at first it is the last that is to be gone through.
-		var last *item
-		if i > 0 {
-			last = c.queue.back()
-		}
-		if last == nil || last.gen >= 0 || cap(last.data)-len(last.data) < len(it.data) {
-			own := pool.Get(max(len(it.data), spillChunk))
-			c.queue.push(item{data: own[:0], own: own, gen: -1})
-			last = c.queue.back()
-		}
-		last.data = append(last.data, it.data...)
-		c.spilled += len(it.data)
+		// The newest in the queue is the one before it only from the second round on: at first it is the last
+		// that is to be gone through.
+		c.keep(it.data, i > 0)
 		c.consumed(it)
 	}
 	c.peerStuck = c.recv[0].held+c.recv[1].held > 0
+	c.full = c.peerStuck
 }
 
-const spillChunk = 64 << 10
+// keep appends data to the stream in a buffer of our own: the last one, if follows says that this is where the stream ends,
+// and it has room, or a new one.
+func (c *core) keep(data []byte, follows bool) {
+	c.spilled += len(data)
+	if follows {
+		if last := c.queue.back(); last.gen < 0 && cap(last.data)-len(last.data) >= len(data) {
+			last.data = append(last.data, data...)
+			return
+		}
+	}
+	own := pool.Get(max(len(data), spillChunk))
+	c.queue.push(item{data: own[:copy(own, data)], own: own, gen: -1})
+}
+
+// spillChunk is the least that a buffer of our own takes, and so bounds what many small pieces of the stream cost.
+const spillChunk = 16 << 10
 
 // grow replaces the receive region by the next larger one, if that is worth it and the last change is over.
 func (c *core) grow() {

@@ -84,7 +84,7 @@ type keepAlive struct {
 // without an answer the connection fails with ETIMEDOUT. idle 0 switches it off.
 func (c *Conn) SetKeepAlive(idle, interval time.Duration, count int) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if c.closed.Load() {
 		return net.ErrClosed
 	}

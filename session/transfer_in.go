@@ -84,10 +84,26 @@ func (c *core) pullPiece(n int) (op provider.RDMA, begun bool) {
 
 // pullOwn begins to fetch a piece while nobody reads, within the limit for what is kept.
 func (c *core) pullOwn() (op provider.RDMA, begun bool) {
-	if room := c.readBuffer - c.spilled; room > 0 {
-		return c.pullPiece(min(ownPiece, room))
+	if n := c.room(); n > 0 {
+		return c.pullPiece(n)
 	}
 	return op, false
+}
+
+// room is the size of the piece that pullOwn may fetch. Until there is room for one that is worth the trouble it is 0.
+func (c *core) room() int {
+	n := int(min(ownPiece, c.in.total-c.in.taken))
+	if room := c.readBuffer - c.spilled; room < n {
+		if n = room; n < c.readBuffer/2 {
+			return 0
+		}
+	}
+	return n
+}
+
+// behind reports that something can be done for the peer's Write although nobody reads.
+func (c *core) behind() bool {
+	return c.canPull() && c.room() > 0 || c.peerStuck && !c.full && c.queue.len() > 0
 }
 
 // canPull reports that a piece may begin.
@@ -141,6 +157,7 @@ func (c *core) register() error {
 	if in.read {
 		r, err = c.ep.Register(in.dst)
 	} else if r, err = c.ep.Expose(in.dst, provider.RightWrite); err == nil {
+		clear(in.dst) // the peer says what it has written: it must not make us pass on what was there before
 		in.target = target{length: uint64(len(in.dst)), desc: r.Descriptor}
 	}
 	if err == nil {
@@ -153,8 +170,19 @@ func (c *core) register() error {
 // unregister undoes register.
 func (c *core) unregister() {
 	if c.in.handle != 0 {
-		c.ep.Deregister(c.in.handle)
+		c.revokeAccess(c.in.handle)
 		c.in.handle = 0
+	}
+}
+
+// revokeAccess ends a registration of the application's memory. Where the provider fails, closing the endpoint is
+// the other way to take the memory out of reach.
+func (c *core) revokeAccess(h provider.Handle) {
+	if err := c.ep.Deregister(h); err != nil && !c.ended {
+		if c.err == nil {
+			c.err = err
+		}
+		c.reset, c.ended, c.done = true, true, true
 	}
 }
 
@@ -164,7 +192,9 @@ func (c *core) pullPosted(err error) {
 		return
 	}
 	c.postFailed(err)
-	c.pieceEnded(0)
+	if c.in.busy { // else the endpoint was closed meanwhile
+		c.pieceEnded(0)
+	}
 }
 
 // pulled acts on the completion of an RDMA read.
@@ -206,10 +236,7 @@ func (c *core) pieceEnded(n int) {
 	if in.user {
 		in.got, in.over, in.dst = n, true, nil
 	} else if n > 0 {
-		c.queue.push(item{data: in.dst[:n], own: in.dst, gen: -1})
-		c.queued += n
-		c.spilled += n
-		in.dst = nil
+		c.keepPiece(n)
 	} else {
 		c.dropPiece()
 	}
@@ -222,6 +249,21 @@ func (c *core) pieceEnded(n int) {
 	case c.deaf:
 		c.endOffer(in.total)
 	}
+}
+
+// keepPiece appends the n bytes in dst to the stream. Small ones share a buffer, or many of them would take much more
+// memory than their bytes.
+func (c *core) keepPiece(n int) {
+	dst := c.in.dst
+	c.in.dst = nil
+	c.queued += n
+	if n < spillChunk/2 {
+		c.keep(dst[:n], c.queue.len() > 0)
+		pool.Put(dst)
+		return
+	}
+	c.queue.push(item{data: dst[:n], own: dst, gen: -1})
+	c.spilled += n
 }
 
 // dropPiece gives up dst.
@@ -258,7 +300,10 @@ func (c *core) revoked(id uint64) error {
 
 // stopPiece asks the peer to end the piece that is being written, because the Read has to return.
 func (c *core) stopPiece() {
-	if c.in.busy && !c.in.read && !c.in.targetWanted && !c.in.untarget {
+	if c.in.busy && c.in.targetWanted {
+		c.pieceEnded(0) // it has not heard of it
+		c.pump()
+	} else if c.in.busy && !c.in.read && !c.in.untarget {
 		c.in.untarget = true
 		c.pump()
 	}

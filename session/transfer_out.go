@@ -98,7 +98,7 @@ func (c *core) endOutbound(count uint64) {
 
 func (c *core) releaseOutbound() {
 	if c.out.handle != 0 && c.out.pieces == 0 {
-		c.ep.Deregister(c.out.handle)
+		c.revokeAccess(c.out.handle)
 		c.out.handle = 0
 	}
 }
@@ -173,8 +173,10 @@ func (c *core) pushPosted(err error) {
 	if err == nil {
 		return
 	}
-	c.out.pieces--
 	c.postFailed(err)
+	if c.out.pieces > 0 { // else the endpoint was closed meanwhile
+		c.out.pieces--
+	}
 }
 
 // pushed acts on the completion of an RDMA write.
@@ -184,15 +186,16 @@ func (c *core) pushed(s provider.Status) {
 		return
 	}
 	out.pieces--
+	if out.over {
+		c.releaseOutbound()
+	}
 	if s != provider.StatusOK {
 		if s != provider.StatusAborted && s != provider.StatusDisconnected {
 			c.fail(s, abortFailed)
 		}
 		return
 	}
-	if out.over {
-		c.releaseOutbound()
-	} else if out.targetSet && (out.written == out.target.length || out.stop || out.revoke) {
+	if !out.over && out.targetSet && (out.written == out.target.length || out.stop || out.revoke) {
 		c.endTarget()
 	}
 }
