@@ -1,6 +1,6 @@
 module sansock
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/libp2p/go-buffer-pool v0.1.0
