@@ -16,7 +16,7 @@ const (
 // Fabric is a name space of listeners: providers on the same one reach each other. Its methods and those of its
 // providers may be called from any goroutine.
 type Fabric struct {
-	mu        sync.Mutex // innermost but for the proxy driver's; held for look-ups only
+	mu        sync.Mutex // a leaf: held for look-ups only
 	listeners map[netip.AddrPort]*listener
 	ports     map[uint16]int // users of every port
 	conns     map[flow]struct{}

@@ -15,7 +15,7 @@ type listener struct {
 	addr    netip.AddrPort
 	backlog int
 
-	mu     sync.Mutex // below nothing, above nothing
+	mu     sync.Mutex // a leaf
 	cond   sync.Cond  // a request has come, or the listener has closed
 	queue  []*request
 	closed bool

@@ -73,7 +73,7 @@ type Provider struct {
 	slow     Completions
 	faults   *faults // nil: none
 
-	mu        sync.Mutex // guards the lists; innermost
+	mu        sync.Mutex // guards the lists; above Fabric.mu
 	newest    *endpoint
 	listeners map[*listener]struct{}
 	done      chan struct{} // closed by Close

@@ -44,7 +44,7 @@ type proxy struct {
 	scarce  bool // low memory is limited
 	mem     Memory
 
-	mu    sync.Mutex // innermost, below every other lock
+	mu    sync.Mutex // a leaf, below the lock of an endpoint
 	count int
 	bytes int64
 	free  []extent         // free low memory, by address, never adjacent
