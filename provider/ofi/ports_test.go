@@ -1,0 +1,27 @@
+package ofi
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestCarrier(t *testing.T) {
+	carries := make(map[uint16]int)
+	for p := 1; p < 1<<16; p++ {
+		c := carrier(uint16(p))
+		require.NotEqual(t, uint16(p), c)
+		require.GreaterOrEqual(t, c, uint16(1024))
+		carries[c]++
+	}
+	require.Equal(t, uint16(32848), carrier(80))
+	require.Equal(t, uint16(16384), carrier(49152))
+	for c, n := range carries {
+		require.LessOrEqual(t, n, 2, "port %d", c)
+	}
+	for range 1000 {
+		p := anyPort()
+		require.GreaterOrEqual(t, p, uint16(49152))
+		require.Less(t, carrier(p), uint16(32768))
+	}
+}
