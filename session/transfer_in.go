@@ -157,7 +157,9 @@ func (c *core) register() error {
 	if in.read {
 		r, err = c.ep.Register(in.dst)
 	} else if r, err = c.ep.Expose(in.dst, provider.RightWrite); err == nil {
-		clear(in.dst) // the peer says what it has written: it must not make us pass on what was there before
+		if !in.user {
+			clear(in.dst) // the peer says what it has written: it must not make us pass on what was there before
+		}
 		in.target = target{length: uint64(len(in.dst)), desc: r.Descriptor}
 	}
 	if err == nil {
