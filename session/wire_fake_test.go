@@ -230,6 +230,9 @@ func (e *fakeEnd) Deregister(h provider.Handle) error {
 		e.w.rule("deregistered unknown memory")
 		return provider.StatusAccess
 	}
+	if s := e.w.fault("deregister"); s != provider.StatusOK && !e.closed {
+		return s
+	}
 	if e.inUse[h] > 0 {
 		e.w.rule("deregistered memory in use")
 		return provider.StatusBusy
