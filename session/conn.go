@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sansock/provider"
+	"sansock/session/regcache"
 )
 
 // Conn is one end of a session: a reliable stream each way. Its methods may be called from any goroutine; Reads are
@@ -52,6 +53,12 @@ func newConn(ep provider.Endpoint, cfg Config) *Conn {
 		c.core.threshold = a.RDMAThreshold
 	}
 	c.core.threshold = max(c.core.threshold, 0)
+	if cfg.CacheBytes == 0 {
+		cfg.CacheBytes = DefaultCacheBytes
+	}
+	if cfg.CacheBytes > 0 {
+		c.core.cache = regcache.Limits{Entries: cacheEntries, Bytes: cfg.CacheBytes}
+	}
 	if cfg.Threshold == 0 {
 		c.tuner.base = a.RDMAThreshold
 	}
@@ -648,5 +655,15 @@ func (c *Conn) Stats() Stats {
 		s.ReceiveRegion += len(c.core.recv[i].region.Bytes)
 	}
 	s.Threshold = c.core.threshold
+	if c.core.regs != nil {
+		r := c.core.regs.Stats()
+		s.LiveRegistrations, s.CachedRegistrations = r.InUse, r.Cached
+	}
+	if c.core.out.active && c.core.out.read && c.core.out.handle != 0 {
+		s.LiveRegistrations++
+	}
+	if c.core.in.busy && !c.core.in.read {
+		s.LiveRegistrations++
+	}
 	return s
 }

@@ -8,6 +8,7 @@ import (
 	pool "github.com/libp2p/go-buffer-pool"
 
 	"sansock/provider"
+	"sansock/session/regcache"
 )
 
 // core is the protocol of one end of a session as a state machine. It has no goroutines, clocks or locks: whoever
@@ -57,7 +58,9 @@ type core struct {
 	// Large writes.
 	in         inbound
 	out        outbound
-	threshold  int  // size from which a write is offered; 0: never
+	threshold  int             // size from which a write is offered; 0: never
+	regs       *regcache.Cache // local registrations of the application's memory; nil before the first
+	cache      regcache.Limits
 	peerReader bool // the peer can RDMA-read
 
 	// Ending.

@@ -378,6 +378,9 @@ func (c *core) finish() {
 	c.dropHeld()
 	c.dropInbound()
 	c.dropOutbound()
+	if c.regs != nil {
+		c.regs.Close()
+	}
 	c.send.close(c.ep)
 	for i := range c.recv {
 		// What is lent stays until it is returned.

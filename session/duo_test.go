@@ -184,6 +184,7 @@ func startPuppet(t testing.TB, a provider.Attributes, cfg Config) *puppet {
 	if cfg.ReadBuffer == 0 {
 		cfg.ReadBuffer = DefaultReadBuffer
 	}
+	cfg.CacheBytes = -1 // or the collector takes part
 	w := newFakeWire(a, fakeAttr())
 	p := &puppet{t: t, w: w, c: &newConn(w.ends[0], cfg).core, ep: w.ends[1]}
 	p.ep.tap = func(b []byte) { p.got = append(p.got, bytes.Clone(b)) }

@@ -69,6 +69,7 @@ type modelEnd struct {
 }
 
 func newModelEnds(t testing.TB, w *fakeWire, seed uint64, cfg Config) [2]*modelEnd {
+	cfg.CacheBytes = -1 // or the collector takes part
 	var ends [2]*modelEnd
 	var n [2]negotiation
 	for i := range ends {

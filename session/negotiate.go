@@ -27,11 +27,18 @@ type Config struct {
 
 	// Threshold is the size from which a write is sent by RDMA. 0: chosen by the provider's preference. Negative: never.
 	Threshold int
+
+	// CacheBytes bounds the memory of the application that stays registered locally, out of the peer's reach, between
+	// transfers, where the provider wants memory to be registered. 0: DefaultCacheBytes. Negative: none.
+	CacheBytes int
 }
 
 const (
 	DefaultTimeout    = 5 * time.Second
 	DefaultReadBuffer = 4 << 20
+	DefaultCacheBytes = 64 << 20
+
+	cacheEntries = 64
 )
 
 // Negotiate turns a connected endpoint into a session. It owns ep from the call on: after an error ep is closed. The

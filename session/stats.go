@@ -8,12 +8,14 @@ type Stats struct {
 	MessagesSent                  uint64
 	ReadTransfers                 uint64 // RDMA reads made by this side
 	WriteTransfers                uint64 // targets that RDMA writes filled, at either side
-	Registrations                 uint64 // made for large writes
+	Registrations                 uint64 // uses of registered memory for large writes, cached or new
 	GrowFailures                  uint64 // the provider had no memory for a larger receive region
 	Fallbacks                     Fallbacks
 
-	ReceiveRegion int // bytes of receive buffers posted now
-	Threshold     int // size from which a write goes by RDMA; 0: none does
+	ReceiveRegion       int // bytes of receive buffers posted now
+	LiveRegistrations   int // of the application's memory, in use by large writes now
+	CachedRegistrations int // kept for the next time; the peer cannot reach them
+	Threshold           int // size from which a write goes by RDMA; 0: none does
 }
 
 // Fallbacks counts large writes that went in messages after all, by cause.

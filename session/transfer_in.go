@@ -4,6 +4,7 @@ import (
 	pool "github.com/libp2p/go-buffer-pool"
 
 	"sansock/provider"
+	"sansock/session/regcache"
 )
 
 // inbound is a large write of the peer's that is being received. There is one at a time, as the peer's Write waits for
@@ -146,35 +147,51 @@ func (c *core) begin(dst []byte, user bool) (op provider.RDMA, begun bool) {
 }
 
 // register makes dst usable by the device.
-func (c *core) register() error {
+func (c *core) register() (err error) {
 	in := &c.in
 	in.handle = 0
-	if in.read && !c.attr.LocalRegistration {
-		return nil
-	}
-	var r provider.Region
-	var err error
 	if in.read {
-		r, err = c.ep.Register(in.dst)
-	} else if r, err = c.ep.Expose(in.dst, provider.RightWrite); err == nil {
-		if !in.user {
-			clear(in.dst) // the peer says what it has written: it must not make us pass on what was there before
-		}
-		in.target = target{length: uint64(len(in.dst)), desc: r.Descriptor}
+		in.handle, err = c.registerLocal(in.dst)
+		return err
 	}
-	if err == nil {
-		in.handle = r.Handle
-		c.stats.Registrations++
+	r, err := c.ep.Expose(in.dst, provider.RightWrite)
+	if err != nil {
+		return err
 	}
-	return err
+	if !in.user {
+		clear(in.dst) // the peer says what it has written: it must not make us pass on what was there before
+	}
+	in.handle, in.target = r.Handle, target{length: uint64(len(in.dst)), desc: r.Descriptor}
+	c.stats.Registrations++
+	return nil
 }
 
 // unregister undoes register.
 func (c *core) unregister() {
-	if c.in.handle != 0 {
+	switch {
+	case c.in.handle == 0:
+	case c.in.read:
+		c.regs.Put(c.in.handle)
+	default:
 		c.revokeAccess(c.in.handle)
-		c.in.handle = 0
 	}
+	c.in.handle = 0
+}
+
+// registerLocal makes memory of the application usable by the device, where that is needed. The peer cannot reach it, so that
+// the registration may be kept for the next time. It is given back with regs.Put.
+func (c *core) registerLocal(b []byte) (provider.Handle, error) {
+	if !c.attr.LocalRegistration {
+		return 0, nil
+	}
+	if c.regs == nil {
+		c.regs = regcache.New(c.ep, c.cache)
+	}
+	h, err := c.regs.Get(b)
+	if err == nil {
+		c.stats.Registrations++
+	}
+	return h, err
 }
 
 // revokeAccess ends a registration of the application's memory. Where the provider fails, closing the endpoint is

@@ -55,16 +55,15 @@ func (c *core) offer(p []byte) (first int, begun bool) {
 	var r provider.Region
 	var err error
 	if read {
-		r, err = c.ep.Expose(rest, provider.RightRead)
-	} else if c.attr.LocalRegistration && out.buffer == 0 {
-		r, err = c.ep.Register(rest)
+		if r, err = c.ep.Expose(rest, provider.RightRead); err == nil {
+			c.stats.Registrations++
+		}
+	} else if out.buffer == 0 {
+		r.Handle, err = c.registerLocal(rest)
 	}
 	if err != nil {
 		c.stats.Fallbacks.SendRegistration++
 		return 0, false
-	}
-	if r.Handle != 0 {
-		c.stats.Registrations++
 	}
 	*out = outbound{active: true, id: out.id + 1, p: rest, read: read, handle: r.Handle, buffer: out.buffer}
 	offer{total: uint64(len(rest)), desc: r.Descriptor, read: read}.put(c.scratch[headerSize:])
@@ -97,10 +96,16 @@ func (c *core) endOutbound(count uint64) {
 }
 
 func (c *core) releaseOutbound() {
-	if c.out.handle != 0 && c.out.pieces == 0 {
-		c.revokeAccess(c.out.handle)
-		c.out.handle = 0
+	out := &c.out
+	switch {
+	case out.handle == 0 || out.pieces > 0:
+		return
+	case out.read:
+		c.revokeAccess(out.handle)
+	default:
+		c.regs.Put(out.handle)
 	}
+	out.handle = 0
 }
 
 // outboundOver reports that the memory is the caller's again.
