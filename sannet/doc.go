@@ -14,6 +14,11 @@
 // environment variable SANNET_PROVIDERS lists the SANs to use, for example "emu" or "none"; the default is
 // the emulated SAN between the programs of this host.
 //
+// # Without a copy
+//
+// Large writes cross by RDMA: the peer's Read gets the bytes straight from the writer's slice. Conn.NewBuffer,
+// WriteBuffer and ReadBuffer save the copies of smaller ones too. WatchMemory is for mapped files and the like.
+//
 // # Differences from *net.TCPConn
 //
 // A *Conn behaves and fails as a *net.TCPConn does, except for these:
