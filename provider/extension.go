@@ -25,3 +25,15 @@ type CacheInvalidator interface {
 	// changed, unmapped or released.
 	InvalidateCache(b []byte)
 }
+
+// GUIDSpinner is {5F0C2B1E-7D43-4E6A-9A57-63B0F1C8D24E}, an identifier of our own; the extension is a Spinner.
+var GUIDSpinner = GUID{0x5F, 0x0C, 0x2B, 0x1E, 0x7D, 0x43, 0x4E, 0x6A, 0x9A, 0x57, 0x63, 0xB0, 0xF1, 0xC8, 0xD2, 0x4E}
+
+// Spinner is an optional extension of providers where looking again for a moment is cheaper than going to sleep and being
+// woken.
+type Spinner interface {
+	// Spin is called by a waiter that has nothing to poll and is about to arm and sleep. It looks for completions
+	// for a bounded time that the provider chooses by what has paid off, down to none at all, and reports whether
+	// there are some. It takes none and changes no arming. It may be called from any goroutine, also after Close.
+	Spin() (ready bool)
+}

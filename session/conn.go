@@ -26,6 +26,8 @@ type Conn struct {
 	core core
 	ep   provider.Endpoint
 
+	spinner provider.Spinner // nil: the provider has none
+
 	rd, wr   waiter // the Read and the Write that sleep
 	rdl, wdl deadline
 	missed   atomic.Bool   // a wake-up came while mu was held
@@ -61,6 +63,9 @@ func newConn(ep provider.Endpoint, cfg Config) *Conn {
 	}
 	if cfg.Threshold == 0 {
 		c.tuner.base = a.RDMAThreshold
+	}
+	if x, err := ep.Extension(provider.GUIDSpinner); err == nil {
+		c.spinner, _ = x.(provider.Spinner)
 	}
 	if x, err := ep.Extension(provider.GUIDRDMARead); err == nil {
 		c.core.reader, _ = x.(provider.RDMAReader)
@@ -334,8 +339,14 @@ func (c *Conn) sleepUntil(w *waiter, d *deadline) {
 }
 
 func (c *Conn) sleepParked(w *waiter, d *deadline) {
+	spun := false
+	if c.spinner != nil {
+		c.mu.Unlock()
+		spun = c.spinner.Spin()
+		c.mu.Lock()
+	}
 	d.alarm(w)
-	if c.arm() {
+	if spun || c.arm() {
 		w.unpark()
 	} else {
 		c.mu.Unlock()
