@@ -1,0 +1,366 @@
+package session
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"sansock/provider"
+)
+
+// script is a source of decisions: the bytes of a fuzz input.
+type script []byte
+
+func (s *script) byte() byte {
+	if len(*s) == 0 {
+		return 0
+	}
+	b := (*s)[0]
+	*s = (*s)[1:]
+	return b
+}
+
+func (s *script) take(n int) []byte {
+	n = min(n, len(*s))
+	b := (*s)[:n]
+	*s = (*s)[n:]
+	return b
+}
+
+var hostileMemory [100 << 10]byte
+
+// runHostile has a peer say, and an application do, what the script tells.
+func runHostile(t testing.TB, s script) {
+	a := modelAttrs(int(s.byte()) % modelKinds)
+	h := puppetHello()
+	h.modes = s.byte() & 3
+	const readBuffer = 32 << 10
+	p := newPuppet(t, a, h, Config{ReadBuffer: readBuffer})
+	e := &modelEnd{core: *p.c, r: fakeRand(1)}
+	p.c = &e.core
+	// Memory of the peer's, with the handles 1 and 2, that descriptors can name.
+	for _, n := range []int{100, 100 << 10} {
+		_, err := p.ep.Expose(hostileMemory[:n], provider.RightRead|provider.RightWrite)
+		require.NoError(t, err)
+	}
+	granted, heard := int(h.receives)-1, 0
+	limit := 3*readBuffer + 4*spillChunk + 2*ownPiece + 64<<10
+
+	for len(s) > 0 && !p.c.done {
+		switch op := s.byte(); op % 8 {
+		case 0, 1, 2: // a message whose length is right
+			h := header{kind: kind(s.byte()), flags: s.byte(), credits: uint16(s.byte())}
+			var arg [8]byte
+			copy(arg[:], s.take(int(op>>3)%9))
+			h.arg = binary.LittleEndian.Uint64(arg[:])
+			if p.raw(encode(h, s.take(int(s.byte())))) {
+				granted += int(h.credits)
+				if h.kind == kindResize {
+					granted += int(h.arg >> 32)
+				}
+			}
+		case 3: // any bytes
+			b := s.take(int(s.byte()))
+			if p.raw(b) && len(b) >= headerSize {
+				granted += 1<<16 + 1<<32
+			}
+		case 4:
+			e.stepRead(1 + int(s.byte())<<(op>>4))
+		case 5:
+			e.stepWrite(1 + int(s.byte())<<(op>>4))
+		case 6:
+			switch op >> 3 % 8 {
+			case 0:
+				e.stepBackground()
+			case 1:
+				e.giveUp()
+			case 2:
+				p.c.stopPiece()
+			case 3:
+				p.c.shrink()
+				p.c.pump()
+			case 4:
+				if !e.fin {
+					e.fin = true
+					p.c.closeWrite()
+				}
+			case 5:
+				p.c.closeRead()
+			case 6:
+				p.c.ping()
+			case 7:
+				if s.byte() == 0 {
+					e.fin = true
+					p.c.close()
+				}
+			}
+		case 7:
+			p.w.ends[0].deliver()
+		}
+		p.c.poll()
+		require.NoError(t, sane(p.c))
+		require.LessOrEqual(t, memory(p.c), limit, "%d bytes kept", p.c.spilled)
+		require.LessOrEqual(t, cap(p.c.held), spillChunk)
+		registered := 0
+		for _, r := range p.w.ends[0].regs {
+			registered += len(r.b)
+		}
+		require.LessOrEqual(t, registered, 64*busyBuffer+len(e.offered)+len(e.into)+ownPiece+2*a.Buffered)
+		if errors.Is(p.c.err, ErrProtocol) {
+			require.True(t, p.c.done && p.c.reset)
+		}
+		heard += len(p.kinds())
+		require.LessOrEqual(t, heard, granted, "messages need credits")
+	}
+	p.finish("refused RDMA")
+	if e.offered != nil {
+		require.True(t, p.c.outboundOver(), "a Write does not hang")
+	}
+	require.False(t, p.c.in.busy, "a Read does not hang")
+}
+
+// hostileSeeds are scripts in which things go as they should, more or less.
+func hostileSeeds() [][]byte {
+	msg := func(h header, payload ...[]byte) []byte {
+		arg := binary.LittleEndian.AppendUint64(nil, h.arg)
+		b := []byte{0 + 8<<3, byte(h.kind), h.flags, byte(h.credits)}
+		b = append(b, arg...)
+		all := bytes.Join(payload, nil)
+		return append(append(b, byte(len(all))), all...)
+	}
+	desc := func(h byte) provider.Descriptor { return provider.Descriptor{h} }
+	const read, write, background, deliver = 4 | 8<<4, 5 | 8<<4, 6, 7
+	giveUp, closeAll := []byte{6 | 1<<3}, []byte{6 | 7<<3, 0}
+	join := func(kind byte, parts ...[]byte) []byte {
+		return append([]byte{kind, 3}, bytes.Join(parts, nil)...)
+	}
+	return [][]byte{
+		join(0, msg(header{kind: kindData}, []byte("hello")), []byte{read, 1}, msg(header{kind: kindFin, credits: 1}), []byte{read, 1}, closeAll,
+			msg(header{kind: kindClosed})),
+		join(0, msg(header{kind: kindOffer, arg: 1}, offer{total: 1 << 16, desc: desc(2), read: true}.bytes()), []byte{read, 200, deliver, read, 1}),
+		join(0, msg(header{kind: kindOffer, arg: 1}, offer{total: 1 << 16, desc: desc(1), read: true}.bytes()), []byte{background, deliver, read, 1}),
+		join(1, msg(header{kind: kindOffer, arg: 1}, offer{total: 60000}.bytes()), []byte{background, deliver},
+			msg(header{kind: kindWrote, arg: 1}, count(1000)), []byte{read, 200}, msg(header{kind: kindRevoke, arg: 1}), msg(header{kind: kindWrote, arg: 1}, count(0))),
+		join(0, []byte{write, 100}, msg(header{kind: kindDone, arg: 1}, count(10)), []byte{write, 0}, []byte{write, 90}, giveUp, msg(header{kind: kindDone, arg: 2}, count(0))),
+		join(1, []byte{write, 200}, msg(header{kind: kindTarget, arg: 1}, target{length: 1000, desc: desc(2)}.bytes()), []byte{write, 0, deliver, write, 0},
+			msg(header{kind: kindUntarget, arg: 1}), msg(header{kind: kindTarget, arg: 1}, target{length: 30, desc: desc(9)}.bytes()), []byte{write, 0, deliver}),
+		join(2, []byte{write, 3, write, 3, write, 200}, msg(header{kind: kindResize, credits: 16, arg: 8192 | 1<<32, flags: flagDrain | flagMore})),
+		join(4, msg(header{kind: kindPing, arg: 5}), msg(header{kind: kindNop, flags: flagWant | flagMore | flagBlocked | flagDrain}), msg(header{kind: kindAbort, arg: abortTimeout})),
+		join(3, msg(header{kind: kindClose}), msg(header{kind: kindUrgent}, []byte{1})),
+		join(5, []byte{3, 20}, make([]byte, 20)),
+	}
+}
+
+func FuzzHostilePeer(f *testing.F) {
+	for _, s := range hostileSeeds() {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) { runHostile(t, b) })
+}
+
+// The same with scripts that are made of the seeds' parts at random.
+func TestHostilePeer(t *testing.T) {
+	seeds := hostileSeeds()
+	for seed := range uint64(testSeeds(t, 300)) {
+		r := fakeRand(seed)
+		s := script{byte(r.IntN(256)), byte(r.IntN(4))}
+		for range r.IntN(60) {
+			part := seeds[r.IntN(len(seeds))][2:]
+			i := r.IntN(len(part))
+			s = append(s, part[i:]...)
+			if r.IntN(3) == 0 {
+				s[r.IntN(len(s))] = byte(r.IntN(256))
+			}
+			if r.IntN(3) == 0 {
+				s = append(s, byte(r.IntN(256)), byte(r.IntN(256)), byte(r.IntN(20)))
+			}
+		}
+		runHostile(t, s)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+// A message that breaks the protocol, after others that do not.
+func TestProtocolViolations(t *testing.T) {
+	type m struct {
+		h header
+		p []byte
+	}
+	d := provider.Descriptor{1}
+	data := m{header{kind: kindData}, []byte("x")}
+	fin := m{header{kind: kindFin}, nil}
+	offered := m{header{kind: kindOffer, arg: 1}, offer{total: 50_000, read: true, desc: d}.bytes()}
+	pushed := m{header{kind: kindOffer, arg: 1}, offer{total: 50_000}.bytes()}
+	aim := func(id, n uint64) m { return m{header{kind: kindTarget, arg: id}, target{length: n, desc: d}.bytes()} }
+	done := func(id, n uint64) m { return m{header{kind: kindDone, arg: id}, count(n)} }
+	wrote := func(id, n uint64) m { return m{header{kind: kindWrote, arg: id}, count(n)} }
+	resize := func(n uint16, size uint64) m { return m{header{kind: kindResize, credits: n, arg: size}, nil} }
+	const none, reading, writing, read = 0, 1, 2, 3
+	for _, c := range []struct {
+		name  string
+		doing int // what the core is doing, before the last message
+		kind  int // of provider
+		says  []m
+	}{
+		{"data after fin", none, 0, []m{fin, data}},
+		{"data after close", none, 0, []m{{header{kind: kindClose}, nil}, data}},
+		{"data in an offer", none, 0, []m{offered, data}},
+		{"fin twice", none, 0, []m{fin, fin}},
+		{"fin in an offer", none, 0, []m{offered, fin}},
+		{"offer in an offer", none, 0, []m{offered, offered}},
+		{"offer after fin", none, 0, []m{fin, offered}},
+		{"offer of nothing", none, 0, []m{{header{kind: kindOffer}, offer{read: true}.bytes()}}},
+		{"offer too long", none, 0, []m{{header{kind: kindOffer}, offer{total: 1<<56 + 1, read: true}.bytes()}}},
+		{"offer cut short", none, 0, []m{{header{kind: kindOffer}, offered.p[:offerSize-1]}}},
+		{"offer of mode 2", none, 0, []m{{header{kind: kindOffer}, append(append([]byte(nil), offered.p[:8]...), append([]byte{2}, offered.p[9:]...)...)}}},
+		{"offer to read, without RDMA read", none, 1, []m{offered}},
+		{"closed without close", none, 0, []m{{header{kind: kindClosed}, nil}}},
+		{"urgent", none, 0, []m{{header{kind: kindUrgent}, []byte{1}}}},
+		{"done without an offer", none, 0, []m{done(0, 0)}},
+		{"target without an offer", none, 0, []m{aim(0, 1)}},
+		{"wrote without an offer", none, 0, []m{wrote(0, 0)}},
+		{"wrote for an offer to read", reading, 0, []m{offered, wrote(1, 0)}},
+		{"wrote before a target", none, 1, []m{pushed, wrote(1, 0)}},
+		{"wrote too much", reading, 1, []m{pushed, wrote(1, 10_001)}},
+		{"wrote all bits", reading, 1, []m{pushed, wrote(1, 1<<64-1)}},
+		{"wrote for another offer", reading, 1, []m{pushed, wrote(2, 5)}},
+		{"wrote, count short", reading, 1, []m{pushed, {header{kind: kindWrote, arg: 1}, count(1)[:7]}}},
+		{"done for another offer", writing, 0, []m{done(2, 0)}},
+		{"done too much", writing, 0, []m{done(1, 50_001)}},
+		{"done all bits", writing, 0, []m{done(1, 1<<64-1)}},
+		{"done twice", writing, 0, []m{done(1, 5), done(1, 5)}},
+		{"done, count long", writing, 0, []m{{header{kind: kindDone, arg: 1}, append(count(1), 0)}}},
+		{"done with what was not written", writing, 1, []m{done(1, 5)}},
+		{"target for an offer to read", writing, 0, []m{aim(1, 1)}},
+		{"target too long", writing, 1, []m{aim(1, 50_001)}},
+		{"target for another offer", writing, 1, []m{aim(2, 1)}},
+		{"target while one is in use", writing, 1, []m{aim(1, 100), aim(1, 100)}},
+		{"target of nothing", writing, 1, []m{aim(1, 0)}},
+		{"resize to few", none, 0, []m{resize(minReceives-1, 256)}},
+		{"resize to small", none, 0, []m{resize(8, 255)}},
+		{"resize too often", none, 0, []m{resize(8, 256), resize(8, 256), resize(8, 256), resize(8, 256)}},
+		{"resize with too many", none, 0, []m{resize(8, 256|1<<49)}},
+		{"credits without end", none, 0, []m{{header{kind: kindNop, credits: 65535}, nil}}},
+		{"kind 0", none, 0, []m{{header{}, nil}}},
+		{"unknown kind", none, 0, []m{{header{kind: kinds}, nil}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPuppet(t, modelAttrs(c.kind), puppetHello(), Config{})
+			if c.doing == writing {
+				_, begun := p.c.offer(make([]byte, 50_000))
+				require.True(t, begun)
+			}
+			for i, m := range c.says {
+				if i == len(c.says)-1 {
+					require.NoError(t, p.c.err, "before the last message")
+					if c.doing == reading {
+						_, begun := p.c.pull(make([]byte, 10_000))
+						require.True(t, begun)
+					}
+				}
+				p.say(m.h, m.p)
+			}
+			assert.ErrorIs(t, p.c.err, ErrProtocol)
+			assert.True(t, p.c.done)
+			hs, _ := p.heard()
+			require.NotEmpty(t, hs)
+			last := hs[len(hs)-1]
+			assert.Equal(t, kindAbort, last.kind)
+			assert.EqualValues(t, abortProtocol, last.arg)
+			_, err := p.c.write([]byte{1})
+			assert.ErrorIs(t, err, ErrProtocol)
+			_, err = p.c.write([]byte{1})
+			assert.ErrorIs(t, err, ErrProtocol, "it stays what it is")
+			p.finish()
+		})
+	}
+
+	for name, b := range map[string][]byte{
+		"no header":     make([]byte, headerSize-1),
+		"empty":         {},
+		"length":        encode(header{kind: kindData}, []byte("abc"))[:headerSize+2],
+		"length beyond": append(encode(header{kind: kindData}, []byte("abc")), 1),
+	} {
+		p := newPuppet(t, fakeAttr(), puppetHello(), Config{})
+		require.True(t, p.raw(b))
+		p.c.poll()
+		assert.ErrorIs(t, p.c.err, ErrProtocol, name)
+		p.finish()
+	}
+}
+
+// What looks odd but may happen, because messages cross.
+func TestProtocolAllows(t *testing.T) {
+	for name, h := range map[string]header{
+		"revoke of an offer that is over":   {kind: kindRevoke, arg: 12345},
+		"untarget of an offer that is over": {kind: kindUntarget, arg: 12345},
+		"ready again":                       {kind: kindReady},
+		"pong unasked":                      {kind: kindPong, arg: 1},
+		"unknown flags":                     {kind: kindNop, flags: 0xe0},
+		"an argument that means nothing":    {kind: kindCredit, arg: 1 << 63},
+		"data of no bytes":                  {kind: kindData},
+	} {
+		p := newPuppet(t, fakeAttr(), puppetHello(), Config{})
+		p.say(h)
+		p.say(header{kind: kindData}, []byte("on"))
+		require.NoError(t, p.c.err, name)
+		b := make([]byte, 10)
+		n, err := p.c.read(b)
+		assert.NoError(t, err)
+		assert.Equal(t, "on", string(b[:n]))
+		p.finish()
+	}
+}
+
+// The peer may still write to a receive buffer after the message has arrived. That changes data which nobody has
+// read yet, and nothing else: not how much it is, nor what the core does.
+func TestReceiveBuffersChange(t *testing.T) {
+	for seed := range uint64(testSeeds(t, 50)) {
+		r := fakeRand(seed)
+		p := newPuppet(t, modelAttrs(int(seed)%2), puppetHello(), Config{})
+		scribble := func() {
+			for _, reg := range p.w.ends[0].regs {
+				if len(reg.b)%idleReceives != 0 && len(reg.b)%busyReceives != 0 {
+					continue
+				}
+				for range 300 {
+					reg.b[r.IntN(len(reg.b))] = byte(r.Uint32())
+				}
+			}
+		}
+		sent, got, id := 0, 0, uint64(0)
+		buf := make([]byte, 3000)
+		for range 200 {
+			switch r.IntN(4) {
+			case 0, 1:
+				if n := r.IntN(200); p.raw(encode(header{kind: kindData, credits: 1, flags: byte(r.IntN(4))}, make([]byte, n))) {
+					sent += n
+				}
+			case 2:
+				if id++; p.raw(encode(header{kind: kindOffer, credits: 1, arg: id}, offer{total: 1}.bytes(), make([]byte, 50))) {
+					sent += 50
+					p.c.poll()
+					p.say(header{kind: kindRevoke, credits: 1, arg: id})
+				}
+			case 3:
+				p.c.spill()
+			}
+			p.c.poll()
+			scribble()
+			require.NoError(t, p.c.err)
+			require.Equal(t, sent, got+p.c.queued)
+			n, err := p.c.read(buf[:r.IntN(len(buf))])
+			require.NoError(t, err)
+			got += n
+			require.NoError(t, sane(p.c))
+			p.heard()
+		}
+		p.finish()
+	}
+}
