@@ -1,0 +1,93 @@
+// Package pathtest runs the tests of an example over each path that its connections can take.
+package pathtest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"sansock/sannet"
+	sanswitch "sansock/switch"
+)
+
+// Env is the environment variable that names the path to test, "san" or "tcp". Without it both are tested.
+const Env = "SANSOCK_PATH"
+
+// providers is SANNET_PROVIDERS for each path.
+var providers = map[string]string{"san": "emu", "tcp": "none"}
+
+// Main is the TestMain of an example. Each path has a process of its own, as the environment chooses it, and in each no
+// goroutine may be left at the end.
+func Main(m *testing.M, leaks ...goleak.Option) {
+	if path := os.Getenv(Env); path != "" {
+		if os.Getenv("SANNET_PROVIDERS") != providers[path] {
+			os.Exit(run(path))
+		}
+		goleak.VerifyTestMain(m, leaks...)
+		return
+	}
+	code := 0
+	for _, path := range []string{"san", "tcp"} {
+		fmt.Println("over", path)
+		code = max(code, run(path))
+	}
+	os.Exit(code)
+}
+
+// run runs this program over the path, and returns its exit code.
+func run(path string) int {
+	cmd := exec.Command(os.Args[0], os.Args[1:]...)
+	cmd.Env = append(os.Environ(), Env+"="+path, "SANNET_PROVIDERS="+providers[path])
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
+// Want is the Info, as a string, of a connection in this process.
+func Want() string {
+	if os.Getenv(Env) == "san" {
+		return "san via emu"
+	}
+	return "tcp: " + sanswitch.ReasonDisabled.String()
+}
+
+// Check fails the test where c is not over the path that is wanted.
+func Check(t testing.TB, c net.Conn) {
+	t.Helper()
+	info, ok := sannet.InfoOf(c)
+	// A TCP connection that was accepted has no other reason than its client's choice.
+	if !ok || info.String() != Want() && (info.Path != sanswitch.PathTCP || os.Getenv(Env) == "san") {
+		t.Errorf("connection over %v, want %s", info, Want())
+	}
+}
+
+// Listen listens on a free port of this host until the end of the test, and checks what it accepts.
+func Listen(t testing.TB) net.Listener {
+	t.Helper()
+	l, err := sannet.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return &listener{l, t}
+}
+
+type listener struct {
+	net.Listener
+	t testing.TB
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		Check(l.t, c)
+	}
+	return c, err
+}
