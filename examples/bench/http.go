@@ -18,7 +18,7 @@ func https() (ws []workload) {
 		for _, clients := range []int{1, 64} {
 			ws = append(ws, workload{
 				name:  fmt.Sprintf("http/%s/c%d", sizeName(size), clients),
-				about: fmt.Sprintf("net/http requests per second, with bodies of the size, by %d clients at a time", clients),
+				about: fmt.Sprintf("net/http requests per second, with bodies of the size, %d at a time", clients),
 				size:  size,
 				metrics: []metric{
 					{"rate", opsPerSecond, true},

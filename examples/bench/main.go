@@ -47,6 +47,8 @@ func main() {
 	exitOn(run(ctx, o, os.Stdout, os.Stderr))
 }
 
+var errInterrupted = errors.New("interrupted")
+
 func exitOn(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -78,6 +80,9 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 			r.stop()
 		}
 	}()
+	if ctx.Err() != nil {
+		err = errInterrupted
+	}
 	if err != nil {
 		return err
 	}

@@ -197,30 +197,30 @@ func (s *server) close() {
 	s.wg.Wait()
 }
 
-// handle serves one connection. It ends with the connection, or earlier, on the first thing that is not as agreed.
+// handle serves one connection.
 func (s *server) handle(c net.Conn) {
+	if !s.work(c) {
+		c.Close()
+		s.forget(c)
+	}
+}
+
+// work does the job of a connection, until it ends or something is not as agreed. It reports whether the connection
+// is the web server's now.
+func (s *server) work(c net.Conn) (handedOver bool) {
 	j, size, v, err := readHello(c)
 	if err != nil {
-		s.drop(c)
-		return
+		return false
 	}
 	buf := bufferSize(j, size)
+	defer s.memory.Add(-buf)
 	if s.memory.Add(buf) > maxMemory && v == verdictOK {
 		v = verdictMemory
 	}
-	defer s.memory.Add(-buf)
 	answer := append([]byte(magic), version, byte(v))
 	if _, err := c.Write(answer); err != nil || v != verdictOK || !s.remember(c, j) {
-		s.drop(c)
-		return
+		return false
 	}
-	if j == jobHTTP {
-		if !s.webQueue.put(c) {
-			s.drop(c)
-		}
-		return // the connection is the web server's
-	}
-	defer s.drop(c)
 	switch j {
 	case jobEcho:
 		serveEcho(c, make([]byte, buf))
@@ -228,14 +228,12 @@ func (s *server) handle(c net.Conn) {
 		serveStream(c, make([]byte, buf), j == jobStreamTouch)
 	case jobOpen:
 		c.Read(make([]byte, 1))
+	case jobHTTP:
+		return s.webQueue.put(c)
 	case jobControl:
 		s.serveControl(c)
 	}
-}
-
-func (s *server) drop(c net.Conn) {
-	c.Close()
-	s.forget(c)
+	return false
 }
 
 // readHello reads what a client wants. The error is for connections that deserve no answer.

@@ -124,7 +124,7 @@ func runRounds(ctx context.Context, o options, cells []*cell, p *progress) (int,
 			p.step(c)
 			if err := c.run(ctx, o.time); err != nil {
 				if ctx.Err() != nil {
-					err = errors.New("interrupted")
+					err = errInterrupted
 				} else {
 					err = fmt.Errorf("%s over %s, %s: %w", c.load.name, c.carrier.name, c.rig.title, err)
 				}
