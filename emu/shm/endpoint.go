@@ -1,0 +1,674 @@
+//go:build linux
+
+package shm
+
+import (
+	"net/netip"
+	"sync"
+
+	"sansock/provider"
+)
+
+// recv is a posted receive.
+type recv struct {
+	ctx    uint64
+	at     ptr
+	bounce []byte // in the arena, for a receive that is not
+	off    int    // in the registered memory
+	size   uint32
+	slot   int32
+}
+
+// comp is a completion on its way to Poll.
+type comp struct {
+	ctx    uint64
+	n      uint32
+	op     provider.Op
+	status provider.Status
+	urgent bool // wakes for WakeSolicited
+}
+
+// Stages of the last completion.
+const (
+	discNone uint8 = iota
+	discPending
+	discReported
+)
+
+// endpoint is one end of a connection.
+type endpoint struct {
+	// mu guards all below it. Under it are the locks of the arena and the link, but not that of the link for
+	// receiving. The wake function is called with mu held, as it must not block and not call the provider; so
+	// Close need not wait for it.
+	mu     sync.Mutex
+	comps  queue[comp]
+	recvs  queue[recv]
+	table  table
+	reqs   *[maxRDMAs]req // RDMA of our own; nil: none yet
+	out    inbox          // the peer's
+	in     inbox
+	inBlk  block
+	held   []byte                            // the first message, come before a receive was posted
+	posts  [provider.OpDisconnect + 1]uint32 // operations posted and not polled, by kind
+	urgent uint32                            // urgent completions in comps
+
+	head   uint32 // events taken
+	events uint32 // events given
+	sent   uint32 // messages sent
+	posted uint32 // receives posted
+	bytes  int    // of the arena in use
+
+	armed   provider.Wake
+	muted   bool // no wake-ups, for a moment
+	cause   provider.Status
+	disc    uint8
+	started bool // the first message has come
+	heldUrg bool
+	behind  bool // an event names memory whose announcement is still in the socket
+	over    bool // nothing shared is touched any more
+	gone    bool // nor does the peer
+	closed  bool
+	retired bool // what was shared has been given back
+
+	wake     func()
+	stale    []block // to be given back when the peer is gone
+	answer   chan error
+	accepted bool
+
+	// Never changed.
+	l             *link
+	id            uint32
+	local, remote netip.AddrPort
+}
+
+func newEndpoint(l *link, local, remote netip.AddrPort) (*endpoint, error) {
+	e := &endpoint{l: l, local: local, remote: remote}
+	b, fresh, err := l.arena.alloc(inboxSize)
+	if err != nil {
+		return nil, err
+	}
+	if !fresh {
+		clear(b.mem)
+	}
+	e.inBlk, e.in = b, view(b.mem)
+	e.table.salt = salt()
+	return e, nil
+}
+
+// Attributes implements provider.Endpoint.
+func (e *endpoint) Attributes() provider.Attributes { return attributes }
+
+// LocalAddr implements provider.Endpoint.
+func (e *endpoint) LocalAddr() netip.AddrPort { return e.local }
+
+// RemoteAddr implements provider.Endpoint.
+func (e *endpoint) RemoteAddr() netip.AddrPort { return e.remote }
+
+// Extension implements provider.Endpoint.
+func (e *endpoint) Extension(id provider.GUID) (any, error) {
+	switch id {
+	case provider.GUIDRDMARead:
+		return provider.RDMAReader(e), nil
+	case provider.GUIDSpinner:
+		return provider.Spinner(e), nil
+	}
+	return nil, provider.StatusUnsupported
+}
+
+// refusal is why nothing can be posted, StatusOK if it can. Called with mu held.
+func (e *endpoint) refusal() provider.Status {
+	switch {
+	case e.closed:
+		return provider.StatusClosed
+	case e.over:
+		return provider.StatusDisconnected
+	}
+	return provider.StatusOK
+}
+
+// PostRecv implements provider.Endpoint.
+func (e *endpoint) PostRecv(r provider.Recv) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.refusal(); s != provider.StatusOK {
+		return s
+	}
+	if e.posts[provider.OpRecv] >= maxRecvs {
+		return provider.StatusQueueFull
+	}
+	i, off, ok := e.table.local(&r.Buffer)
+	if !ok {
+		return provider.StatusLocal
+	}
+	s := &e.table.slots[i]
+	v := recv{ctx: r.Context, off: off, size: uint32(min(len(r.Buffer.Bytes), maxMessage)), slot: i}
+	if s.common {
+		v.at = s.blk.at + ptr(off)
+	} else {
+		b, err := e.alloc(int(v.size))
+		if err != nil {
+			return err
+		}
+		v.at, v.bounce = b.at, b.mem
+	}
+	s.posted++
+	e.posts[provider.OpRecv]++
+	e.recvs.push(v)
+	e.in.descs[e.posted%slots].Store(packDesc(v.at, int(v.size), e.posted))
+	e.posted++
+	if e.held != nil {
+		e.deliverHeld()
+	}
+	return nil
+}
+
+// alloc takes a block that counts for this connection. Called with mu held.
+func (e *endpoint) alloc(n int) (block, error) {
+	if e.bytes+n > e.l.node.connMemory {
+		return block{}, provider.StatusLimit
+	}
+	b, _, err := e.l.arena.alloc(n)
+	if err == nil {
+		e.bytes += b.size
+	}
+	return b, err
+}
+
+// free gives a block back as soon as the peer does not use it any more. Called with mu held.
+func (e *endpoint) free(b block) {
+	e.bytes -= b.size
+	if e.over && !e.gone {
+		e.stale = append(e.stale, b)
+		return
+	}
+	e.l.arena.release(b)
+}
+
+func bounced(r *recv) block { return block{r.at, rounded(len(r.bounce)), r.bounce} }
+
+// PostSend implements provider.Endpoint.
+func (e *endpoint) PostSend(s provider.Send) error {
+	a, b := s.Inline[0], s.Inline[1]
+	if s.Local.Bytes != nil {
+		a, b = s.Local.Bytes, nil
+	}
+	n := len(a) + len(b)
+	if n > maxMessage {
+		return provider.StatusTooLong
+	}
+	var flag uint64
+	if s.Solicited {
+		flag = solicited
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for again := false; ; again = true {
+		if e.over {
+			return e.refusal()
+		}
+		if s.Local.Bytes != nil {
+			if e.posts[provider.OpSend] >= uint32(attributes.MaxSends) {
+				return provider.StatusQueueFull
+			}
+			if _, _, ok := e.table.local(&s.Local); !ok {
+				return provider.StatusLocal
+			}
+		}
+		w := e.out.descs[e.sent%slots].Load()
+		if w>>lapShift<<lapShift != lap(e.sent) {
+			return e.sendUnposted(&s, a, b, flag)
+		}
+		p, size := unpackDesc(w)
+		if n > size {
+			e.emit(evTooLong, 0, n, flag, true)
+			e.sendFailed(&s, provider.StatusTooLong)
+			return nil
+		}
+		dst, ok := at(*e.l.peerSegs.Load(), p, n)
+		if ok {
+			k := copy(dst, a)
+			copy(dst[k:], b)
+			break
+		}
+		if again {
+			e.sendFailed(&s, provider.StatusLink)
+			return nil
+		}
+		// The peer has announced the memory before it posted the receive.
+		e.mu.Unlock()
+		e.l.pump()
+		e.mu.Lock()
+	}
+	e.sent++
+	e.emit(evMessage, 0, n, flag, s.Solicited)
+	if s.Local.Bytes != nil {
+		e.posts[provider.OpSend]++
+		e.push(comp{ctx: s.Context, op: provider.OpSend})
+	}
+	return nil
+}
+
+// sendUnposted sends a message to a peer that has no receive posted. Called with mu held.
+func (e *endpoint) sendUnposted(s *provider.Send, a, b []byte, flag uint64) error {
+	if e.sent != 0 || len(a)+len(b) > provider.MaxFirstMessage {
+		e.sendFailed(s, provider.StatusNotReady)
+		return nil
+	}
+	k := copy(e.out.held, a)
+	copy(e.out.held[k:], b)
+	e.sent++ // it takes the first receive, whenever that is posted
+	e.emit(evHeld, 0, len(a)+len(b), flag, s.Solicited)
+	if s.Local.Bytes != nil {
+		e.posts[provider.OpSend]++
+		e.push(comp{ctx: s.Context, op: provider.OpSend})
+	}
+	return nil
+}
+
+// sendFailed reports a send that ends the connection, and ends it. Called with mu held.
+func (e *endpoint) sendFailed(s *provider.Send, st provider.Status) {
+	e.posts[provider.OpSend]++ // Poll takes it off again
+	e.push(comp{ctx: s.Context, op: provider.OpSend, status: st, urgent: true})
+	e.end(st)
+}
+
+// emit gives the peer an event. Called with mu held.
+func (e *endpoint) emit(k kind, arg uint8, n int, flag uint64, urgent bool) {
+	e.out.events[e.events%slots].Store(packEvent(k, arg, n, flag, e.events))
+	e.events++
+	if k == evRequest {
+		e.l.post(e.id) // the device works for it, whether or not anybody sleeps
+		return
+	}
+	// The event is stored before the peer's arming is loaded; the peer arms before it looks for events.
+	w := e.out.arm.Load()
+	if (w == uint64(provider.WakeAny) || w == uint64(provider.WakeSolicited) && urgent) && e.out.arm.CompareAndSwap(w, 0) {
+		e.l.post(e.id)
+	}
+}
+
+// lockDrained takes mu and all that has arrived.
+func (e *endpoint) lockDrained() {
+	e.mu.Lock()
+	e.drain()
+	if e.behind {
+		e.mu.Unlock()
+		e.l.pump()
+		e.mu.Lock()
+		e.drain()
+		if e.behind {
+			e.end(provider.StatusLink)
+		}
+	}
+}
+
+// drain takes the events that have arrived. Called with mu held.
+func (e *endpoint) drain() {
+	e.behind = false
+	for range slots {
+		if e.over {
+			return
+		}
+		w := e.in.events[e.head%slots].Load()
+		if w>>lapShift<<lapShift != lap(e.head) {
+			return
+		}
+		if !e.event(w) {
+			e.end(provider.StatusLink)
+			return
+		}
+		if e.behind {
+			return
+		}
+		e.head++
+	}
+}
+
+// event acts on one event, and reports whether it made sense. Called with mu held.
+func (e *endpoint) event(w uint64) bool {
+	k, arg, n := unpackEvent(w)
+	urgent := w&solicited != 0
+	switch k {
+	case evMessage:
+		if e.recvs.n == 0 {
+			return false
+		}
+		r := e.recvs.front()
+		if n > r.size {
+			return false
+		}
+		if r.bounce != nil {
+			copy(e.table.slots[r.slot].bytes[r.off:], r.bounce[:n])
+		}
+		e.started = true
+		e.received(n, provider.StatusOK, urgent)
+	case evHeld:
+		if e.started || n > provider.MaxFirstMessage {
+			return false
+		}
+		e.started = true
+		e.held = append(make([]byte, 0, max(n, 1)), e.in.held[:n]...)
+		e.heldUrg = urgent
+		if e.recvs.n > 0 {
+			e.deliverHeld()
+		}
+	case evTooLong:
+		if e.recvs.n == 0 {
+			return false
+		}
+		e.received(0, provider.StatusTooLong, true)
+		e.end(provider.StatusTooLong)
+	case evRequest:
+		return arg < maxRDMAs && e.serve(arg)
+	case evAnswer:
+		return arg < maxRDMAs && e.reqs != nil && e.answered(arg, n)
+	default:
+		return false
+	}
+	return true
+}
+
+// received completes the first receive. Called with mu held.
+func (e *endpoint) received(n uint32, st provider.Status, urgent bool) {
+	r := e.recvs.front()
+	if r.bounce != nil {
+		e.free(bounced(r))
+	}
+	e.table.slots[r.slot].posted--
+	c := comp{ctx: r.ctx, n: n, op: provider.OpRecv, status: st, urgent: urgent}
+	e.recvs.drop()
+	e.push(c)
+}
+
+// deliverHeld moves the first message into the first receive. Called with mu held.
+func (e *endpoint) deliverHeld() {
+	m := e.held
+	e.held = nil
+	r := e.recvs.front()
+	if len(m) > int(r.size) {
+		e.received(0, provider.StatusTooLong, true)
+		e.end(provider.StatusTooLong)
+		return
+	}
+	copy(e.table.slots[r.slot].bytes[r.off:], m)
+	e.received(uint32(len(m)), provider.StatusOK, e.heldUrg)
+}
+
+// push reports a completion. Called with mu held.
+func (e *endpoint) push(c comp) {
+	e.comps.push(c)
+	if c.urgent {
+		e.urgent++
+	}
+	e.rouse(c.urgent)
+}
+
+// rouse uses up the arming if a completion is covered by it. Called with mu held.
+func (e *endpoint) rouse(urgent bool) {
+	if e.muted || e.armed != provider.WakeAny && (e.armed != provider.WakeSolicited || !urgent) {
+		return
+	}
+	e.armed = 0
+	if !e.over {
+		e.in.arm.Store(0)
+	}
+	if e.wake != nil {
+		e.wake()
+	}
+}
+
+// Poll implements provider.Endpoint.
+func (e *endpoint) Poll(c []provider.Completion) int {
+	n := 0
+	e.lockDrained()
+	for n < len(c) && e.comps.n > 0 {
+		p := e.comps.front()
+		c[n] = provider.Completion{Context: p.ctx, Op: p.op, Status: p.status, Len: int(p.n)}
+		n++
+		e.posts[p.op]--
+		if p.urgent {
+			e.urgent--
+		}
+		e.comps.drop()
+	}
+	if e.over && n < len(c) {
+		n += e.pollEnd(c[n:])
+	}
+	e.mu.Unlock()
+	return n
+}
+
+// pollEnd reports what the end of the connection left: operations cut short, then the end itself. Called with mu held.
+func (e *endpoint) pollEnd(c []provider.Completion) (n int) {
+	for ; n < len(c) && e.recvs.n > 0; n++ {
+		r := e.recvs.front()
+		c[n] = provider.Completion{Context: r.ctx, Op: provider.OpRecv, Status: provider.StatusAborted}
+		e.posts[provider.OpRecv]--
+		e.recvs.drop()
+	}
+	for i := 0; e.reqs != nil && n < len(c) && i < maxRDMAs; i++ {
+		if q := &e.reqs[i]; q.op != 0 {
+			c[n] = provider.Completion{Context: q.ctx, Op: q.op, Status: provider.StatusAborted}
+			e.posts[q.op]--
+			q.op = 0
+			n++
+		}
+	}
+	if n < len(c) && e.disc == discPending {
+		c[n] = provider.Completion{Op: provider.OpDisconnect, Status: e.cause}
+		e.disc = discReported
+		n++
+	}
+	return n
+}
+
+// OnWake implements provider.Endpoint.
+func (e *endpoint) OnWake(wake func()) {
+	e.mu.Lock()
+	e.wake = wake
+	e.mu.Unlock()
+}
+
+// Arm implements provider.Endpoint.
+func (e *endpoint) Arm(w provider.Wake) (ready bool) {
+	e.mu.Lock()
+	e.muted = true // what it finds it reports
+	if !e.closed {
+		e.armed = w
+		if !e.over && provider.Wake(e.in.arm.Load()) != w {
+			e.in.arm.Store(uint64(w))
+		}
+	}
+	e.drain()
+	ready = e.behind || e.waiting(w)
+	e.muted = false
+	e.mu.Unlock()
+	return ready
+}
+
+// waiting reports whether Poll would return something that w covers. Called with mu held.
+func (e *endpoint) waiting(w provider.Wake) bool {
+	if w != provider.WakeAny && w != provider.WakeSolicited {
+		return false
+	}
+	if e.over && (e.recvs.n > 0 || e.disc == discPending || e.stuck()) {
+		return true
+	}
+	return e.urgent > 0 || w == provider.WakeAny && e.comps.n > 0
+}
+
+func (e *endpoint) stuck() bool {
+	for i := 0; e.reqs != nil && i < maxRDMAs; i++ {
+		if e.reqs[i].op != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// attend is what the doorbell leads to: the device's own work, and a wake-up if that is due. Whatever the peer has
+// done with the word by which we are armed, ours is the one that counts.
+func (e *endpoint) attend() {
+	e.lockDrained()
+	if e.armed != 0 && e.waiting(e.armed) {
+		e.rouse(true)
+	} else if e.armed != 0 && !e.over {
+		e.in.arm.Store(uint64(e.armed))
+		e.drain()
+	}
+	e.mu.Unlock()
+}
+
+// end ends the connection here, for a reason that the peer hears, too. From here on nothing shared is
+// touched. Called with mu held.
+func (e *endpoint) end(cause provider.Status) {
+	if e.over {
+		return
+	}
+	e.over = true
+	e.behind = false
+	e.held = nil
+	e.cause = cause
+	if !e.closed {
+		e.disc = discPending
+	}
+	for i := range e.recvs.n {
+		r := &e.recvs.buf[(e.recvs.head+i)&uint32(len(e.recvs.buf)-1)]
+		e.table.slots[r.slot].posted--
+		if r.bounce != nil {
+			e.free(bounced(r))
+			r.bounce = nil
+		}
+	}
+	for i := 0; e.reqs != nil && i < maxRDMAs; i++ {
+		if q := &e.reqs[i]; q.op != 0 {
+			if q.slot != none {
+				e.table.slots[q.slot].posted--
+			}
+			e.free(q.stage)
+			q.stage, q.local = block{}, nil
+		}
+	}
+	e.rouse(true)
+	e.l.sendFin(e.id, cause)
+	e.retire()
+}
+
+// retire gives back what was shared, when neither side touches it any more. Called with mu held.
+func (e *endpoint) retire() {
+	if !e.over || !e.gone || e.retired {
+		return
+	}
+	e.retired = true
+	for _, b := range e.stale {
+		e.l.arena.release(b)
+	}
+	e.stale = nil
+	e.l.arena.release(e.inBlk)
+	e.in, e.out, e.inBlk = inbox{}, inbox{}, block{}
+	e.l.forget(e)
+}
+
+// left is called when the peer does not touch anything any more: it has ended the connection, or is dead.
+func (e *endpoint) left(cause provider.Status) {
+	e.mu.Lock()
+	e.drain() // what had arrived before
+	e.end(cause)
+	e.gone = true
+	e.retire()
+	e.mu.Unlock()
+}
+
+// Close implements provider.Endpoint.
+func (e *endpoint) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.armed = 0
+	e.drain()
+	e.closed = true
+	e.end(provider.StatusDisconnected)
+	for i := range e.table.slots {
+		if s := &e.table.slots[i]; s.live {
+			s.rights = 0
+			if !s.common {
+				s.bytes = nil
+			}
+		}
+	}
+	return nil
+}
+
+// Allocate implements provider.Endpoint.
+func (e *endpoint) Allocate(size int) (provider.Region, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.refusal(); s != provider.StatusOK {
+		return provider.Region{}, s
+	}
+	if size < 0 || size > maxBlock {
+		return provider.Region{}, provider.StatusNoMemory
+	}
+	if e.bytes+size > e.l.node.connMemory {
+		return provider.Region{}, provider.StatusLimit
+	}
+	b, fresh, err := e.l.arena.alloc(size)
+	if err != nil {
+		return provider.Region{}, err
+	}
+	if !fresh {
+		clear(b.mem)
+	}
+	r, ok := e.table.add(b.mem[:size:size], 0, b, true)
+	if !ok {
+		e.l.arena.release(b)
+		return r, provider.StatusLimit
+	}
+	e.bytes += b.size
+	return r, nil
+}
+
+// Register implements provider.Endpoint.
+func (e *endpoint) Register(b []byte) (provider.Region, error) { return e.register(b, 0) }
+
+// Expose implements provider.Endpoint.
+func (e *endpoint) Expose(b []byte, rights provider.Rights) (provider.Region, error) {
+	if rights == 0 || rights&^(provider.RightRead|provider.RightWrite) != 0 {
+		return provider.Region{}, provider.StatusUnsupported
+	}
+	return e.register(b, rights)
+}
+
+func (e *endpoint) register(b []byte, rights provider.Rights) (provider.Region, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return provider.Region{}, provider.StatusClosed
+	}
+	r, ok := e.table.add(b, rights, block{}, false)
+	if !ok {
+		return r, provider.StatusLimit
+	}
+	return r, nil
+}
+
+// Deregister implements provider.Endpoint. The peer's accesses are made by this process with mu held, so none is under way.
+func (e *endpoint) Deregister(h provider.Handle) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	i := e.table.find(h)
+	if i == none {
+		return provider.StatusAccess
+	}
+	s := &e.table.slots[i]
+	if s.posted != 0 {
+		return provider.StatusBusy
+	}
+	if s.common {
+		e.free(s.blk)
+	}
+	e.table.remove(i)
+	return nil
+}

@@ -1,0 +1,422 @@
+//go:build linux
+
+package shm
+
+import (
+	crand "crypto/rand"
+	"encoding/binary"
+	"errors"
+	"math/bits"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sansock/provider"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func salt() uint64 {
+	var b [8]byte
+	crand.Read(b[:])
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+var errLost = errors.New("the link to the peer has ended")
+
+// link is what two processes share. Only the process that has made it dials over it.
+type link struct {
+	*socket
+	node  *Node
+	peer  [idLen]byte
+	dials bool // we have made it
+
+	arena    arena
+	hdr      header // of our arena
+	bell     *os.File
+	peerHdr  header
+	peerBell int
+	peerSegs atomic.Pointer[[][]byte] // written by pump
+	peerSize int64                    // bytes of them; pump's
+
+	mu    sync.Mutex // below the endpoints'; nothing below it
+	conns []*endpoint
+	asked map[uint32]*Request // requests not answered
+	spare []uint32            // connection numbers, of those that have been used
+	used  int
+	dead  bool
+	idle  *time.Timer
+
+	rung chan struct{} // closed when the dispatcher has ended
+	done chan struct{} // closed when all is over
+}
+
+// open makes this side's part of a link: the first segment and the doorbell, whose descriptors go to the peer.
+func (n *Node) open(conn *socket, dials bool) (l *link, memFD, bellFD int, err error) {
+	l = &link{
+		socket: conn, node: n, dials: dials, peerBell: -1, asked: make(map[uint32]*Request),
+		rung: make(chan struct{}), done: make(chan struct{}),
+	}
+	l.arena.l = l
+	l.arena.free = make(map[int][]block)
+	l.peerSegs.Store(new([][]byte))
+	if !n.reserve(firstSegment) {
+		return nil, -1, -1, provider.StatusLimit
+	}
+	fd, mem, err := newSegment(firstSegment)
+	if err != nil {
+		n.reserve(-firstSegment)
+		return nil, -1, -1, err
+	}
+	l.arena.segs = [][]byte{mem}
+	l.arena.next = uint32(rounded(headerBytes))
+	l.hdr = viewHeader(mem)
+	l.bell, bellFD, err = newBell()
+	if err != nil {
+		unix.Close(fd)
+		l.arena.kill()
+		return nil, -1, -1, noMemory(err)
+	}
+	return l, fd, bellFD, nil
+}
+
+// drop undoes open.
+func (l *link) drop() {
+	l.bell.Close()
+	l.arena.kill()
+	if l.peerBell >= 0 {
+		unix.Close(l.peerBell)
+	}
+	l.unmapPeer()
+}
+
+func (l *link) unmapPeer() {
+	for _, s := range *l.peerSegs.Load() {
+		unix.Munmap(s)
+	}
+	l.peerSegs.Store(new([][]byte))
+}
+
+// take checks and maps the peer's part. It owns the descriptors.
+func (l *link) take(size int, files []int) error {
+	if len(files) != 2 {
+		closeAll(files)
+		return errWire
+	}
+	defer unix.Close(files[0])
+	l.peerBell = files[1]
+	if size < firstSegment {
+		return errWire
+	}
+	if err := checkBell(files[1]); err != nil {
+		return err
+	}
+	mem, err := openSegment(files[0], size)
+	if err != nil {
+		return err
+	}
+	l.peerHdr = viewHeader(mem)
+	l.peerSize = int64(size)
+	l.peerSegs.Store(&[][]byte{mem})
+	return nil
+}
+
+// start begins the work of a link that is complete.
+func (l *link) start() {
+	go l.control()
+	go l.dispatch()
+}
+
+// control receives until the socket ends, which the death of the peer brings about, too.
+func (l *link) control() {
+	if rc, err := l.conn.SyscallConn(); err == nil {
+		rc.Read(func(uintptr) bool { return l.pump() })
+	}
+	l.teardown()
+}
+
+// pump takes all packets that have come, and reports whether the link is over. It is called with no lock held.
+func (l *link) pump() (over bool) {
+	l.rx.Lock()
+	defer l.rx.Unlock()
+	for !l.rxEnded {
+		b, files, err := l.receive()
+		if err == unix.EAGAIN {
+			return false
+		}
+		if err == nil {
+			err = l.handle(b, files)
+		}
+		if err != nil {
+			l.rxEnded = true
+			l.abort()
+		}
+	}
+	return true
+}
+
+// teardown ends everything that goes over the link.
+func (l *link) teardown() {
+	l.mu.Lock()
+	l.dead = true
+	conns, asked := slices.Clone(l.conns), l.asked
+	l.asked = nil
+	if l.idle != nil {
+		l.idle.Stop()
+	}
+	l.mu.Unlock()
+	l.node.unlink(l)
+	for _, r := range asked {
+		r.withdraw()
+	}
+	for _, e := range conns {
+		if e != nil {
+			e.replied(errLost)
+			e.left(provider.StatusDisconnected)
+		}
+	}
+	l.bell.Close()
+	<-l.rung
+	// Every endpoint is over, so nobody uses these any more.
+	l.close()
+	unix.Close(l.peerBell)
+	l.unmapPeer()
+	l.arena.kill()
+	close(l.done)
+}
+
+// handle acts on one packet. An error ends the link. It needs rx, and owns the descriptors.
+func (l *link) handle(b []byte, files []int) error {
+	c, err := parseControl(b)
+	if err == nil && c.kind == ctlSegment {
+		return l.segment(&c, files)
+	}
+	if len(files) > 0 {
+		closeAll(files)
+		return errWire
+	}
+	if err != nil {
+		return err
+	}
+	switch c.kind {
+	case ctlRequest:
+		return l.requested(&c)
+	case ctlAccepted, ctlRefused:
+		e := l.lookup(c.conn)
+		if e == nil || !l.dials {
+			return errWire
+		}
+		return e.reply(&c)
+	}
+	// The end of a connection, or of a request.
+	l.mu.Lock()
+	r := l.asked[c.conn]
+	delete(l.asked, c.conn)
+	l.mu.Unlock()
+	if r != nil {
+		if r.withdraw() {
+			l.sendFin(c.conn, provider.StatusOK)
+		} // else Accept or Reject is under way, and finds that it has gone
+		return nil
+	}
+	e := l.lookup(c.conn)
+	if e == nil {
+		if l.dials {
+			return errWire
+		}
+		return nil // our refusal has crossed the dialer's giving up
+	}
+	cause := c.status
+	switch cause {
+	case provider.StatusTooLong, provider.StatusNotReady, provider.StatusAccess, provider.StatusLink:
+	default:
+		cause = provider.StatusDisconnected
+	}
+	e.replied(cause)
+	e.left(cause)
+	return nil
+}
+
+// maxPeerMemory bounds what a peer may have us map, which costs us page tables.
+const maxPeerMemory = 4 << 30
+
+// segment maps more of the peer's memory.
+func (l *link) segment(c *control, files []int) error {
+	defer closeAll(files)
+	segs := *l.peerSegs.Load()
+	if len(files) != 1 || int(c.seg) != len(segs) || l.peerSize+int64(c.size) > maxPeerMemory {
+		return errWire
+	}
+	mem, err := openSegment(files[0], int(c.size))
+	if err != nil {
+		return err
+	}
+	l.peerSize += int64(c.size)
+	segs = append(slices.Clone(segs), mem)
+	l.peerSegs.Store(&segs)
+	return nil
+}
+
+func (l *link) sendSegment(seg, size, fd int) error {
+	c := control{kind: ctlSegment, seg: uint8(seg), size: uint32(size)}
+	return l.sendFile(c.append(nil), fd)
+}
+
+func (l *link) sendControl(c control) { l.send(c.append(nil)) }
+
+func (l *link) sendFin(id uint32, cause provider.Status) {
+	l.sendControl(control{kind: ctlFin, conn: id, status: cause})
+}
+
+// lookup returns a connection, nil if there is none of that number.
+func (l *link) lookup(id uint32) *endpoint {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if int(id) < len(l.conns) {
+		return l.conns[id]
+	}
+	return nil
+}
+
+// enter gives e a number. Only the dialing side does.
+func (l *link) enter(e *endpoint) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.dead:
+		return errLost
+	case len(l.spare) > 0:
+		e.id = l.spare[len(l.spare)-1]
+		l.spare = l.spare[:len(l.spare)-1]
+	case len(l.conns) < maxConns:
+		e.id = uint32(len(l.conns))
+		l.conns = append(l.conns, nil)
+	default:
+		return provider.StatusLimit
+	}
+	l.conns[e.id] = e
+	l.used++
+	return nil
+}
+
+// forget removes e, whose number may be used again.
+func (l *link) forget(e *endpoint) {
+	f := flow{e.remote, e.local}
+	if l.dials {
+		f = flow{e.local, e.remote}
+	}
+	l.node.leave(f, l.dials)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if int(e.id) >= len(l.conns) || l.conns[e.id] != e {
+		return
+	}
+	l.conns[e.id] = nil
+	l.used--
+	if l.dials {
+		l.spare = append(l.spare, e.id)
+		l.rest()
+	} else if l.used == 0 && l.node.closed.Load() {
+		l.abort()
+	}
+}
+
+// idleTime is how long a link is kept without a connection.
+const idleTime = 2 * time.Second
+
+// rest begins to wait for the link's end if nothing uses it. Called with mu held.
+func (l *link) rest() {
+	if l.used > 0 || l.dead {
+		return
+	}
+	if l.node.closed.Load() {
+		l.abort()
+	} else if l.idle == nil {
+		l.idle = time.AfterFunc(idleTime, l.rested)
+	} else {
+		l.idle.Reset(idleTime)
+	}
+}
+
+func (l *link) rested() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.used == 0 && !l.dead {
+		l.abort()
+	}
+}
+
+// retireIdle ends the link of a closed node if no connection uses it.
+func (l *link) retireIdle() (ended bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.used > 0 {
+		return false
+	}
+	l.abort()
+	return true
+}
+
+// post tells the peer's dispatcher that a connection wants attention. Called with the endpoint's mu held, and not after
+// its end, which keeps the doorbell and the header alive.
+func (l *link) post(id uint32) {
+	if l.peerHdr.post(id) {
+		ring(l.peerBell)
+	}
+}
+
+// dispatch waits for the doorbell, whose counter is never read: each ring is a new event of the netpoller.
+func (l *link) dispatch() {
+	defer close(l.rung)
+	rc, err := l.bell.SyscallConn()
+	if err != nil {
+		l.abort()
+		return
+	}
+	idle := 0
+	rc.Read(func(uintptr) bool {
+		for {
+			l.hdr.sleeps.Store(0)
+			if l.scan() {
+				idle = 0
+			} else if idle++; idle > maxFalseRings {
+				time.Sleep(time.Millisecond) // a peer that rings for nothing
+			}
+			l.hdr.sleeps.Store(1)
+			if !l.hdr.any() { // looked at after sleeps is set: a later one rings
+				return false
+			}
+		}
+	})
+}
+
+// maxFalseRings is how often the doorbell may ring in a row without anything there.
+const maxFalseRings = 100
+
+// scan attends to the connections that are marked, and reports whether there were any.
+func (l *link) scan() (found bool) {
+	for i := range l.hdr.summary {
+		if l.hdr.summary[i].Load() == 0 {
+			continue
+		}
+		for s := l.hdr.summary[i].Swap(0); s != 0; s &= s - 1 {
+			word := uint32(i*64 + bits.TrailingZeros64(s))
+			for p := l.hdr.pending[word].Swap(0); p != 0; p &= p - 1 {
+				if e := l.lookup(word*64 + uint32(bits.TrailingZeros64(p))); e != nil {
+					found = true
+					e.attend()
+				}
+			}
+		}
+	}
+	return found
+}
+
+// flow tells a connection from others.
+type flow struct{ dialer, listener netip.AddrPort }

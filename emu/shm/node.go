@@ -1,0 +1,303 @@
+//go:build linux
+
+package shm
+
+import (
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"sansock/provider"
+)
+
+// Supported tells whether this system has what the package needs.
+const Supported = true
+
+// Node is what a process needs to reach others, and to be reached. Its methods may be called from any goroutine.
+type Node struct {
+	Config
+	connMemory int
+	id         [idLen]byte
+	memory     atomic.Int64 // of our arenas
+	closed     atomic.Bool
+	done       chan struct{} // closed by Close
+
+	mu     sync.Mutex // innermost
+	out    map[[idLen]byte]*outgoing
+	links  map[*link]struct{}
+	binds  map[netip.AddrPort]*Rendezvous
+	flows  [2]map[flow]struct{} // connections that were accepted, and dialed
+	halves []*half              // handshakes under way, oldest first
+}
+
+// outgoing is a link that we have made, or are making.
+type outgoing struct {
+	ready chan struct{} // closed when the others are set
+	l     *link
+	err   error
+}
+
+// Open returns a node, which needs nothing before it is used.
+func Open(c Config) *Node {
+	c.defaults()
+	if c.Trust == nil {
+		c.Trust = func(uid uint32) bool { return uid == uint32(os.Geteuid()) }
+	}
+	n := &Node{
+		Config: c, connMemory: c.ConnMemory, done: make(chan struct{}),
+		out: make(map[[idLen]byte]*outgoing), links: make(map[*link]struct{}),
+		binds: make(map[netip.AddrPort]*Rendezvous),
+		flows: [2]map[flow]struct{}{make(map[flow]struct{}), make(map[flow]struct{})},
+	}
+	crand.Read(n.id[:])
+	return n
+}
+
+// Attributes returns those of every endpoint.
+func (n *Node) Attributes() provider.Attributes { return attributes }
+
+// reserve takes shared memory out of what this process may have; a negative size gives it back.
+func (n *Node) reserve(size int64) bool {
+	if n.memory.Add(size) > n.Memory && size > 0 {
+		n.memory.Add(-size)
+		return false
+	}
+	return true
+}
+
+func side(dialed bool) int {
+	if dialed {
+		return 1
+	}
+	return 0
+}
+
+// join enters a connection. It fails if there is one between the same addresses.
+func (n *Node) join(f flow, dialed bool) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	m := n.flows[side(dialed)]
+	if _, taken := m[f]; taken {
+		return false
+	}
+	m[f] = struct{}{}
+	return true
+}
+
+func (n *Node) leave(f flow, dialed bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.flows[side(dialed)], f)
+}
+
+// add enters a link.
+func (n *Node) add(l *link) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed.Load() {
+		return false
+	}
+	n.links[l] = struct{}{}
+	return true
+}
+
+// unlink removes a link that is ending: it is not dialed over any more.
+func (n *Node) unlink(l *link) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.links, l)
+	if o := n.out[l.peer]; o != nil && o.l == l {
+		delete(n.out, l.peer)
+	}
+}
+
+// Close closes the rendezvous, ends dials, and ends links that have no connections. Others end with their last
+// connection.
+func (n *Node) Close() error {
+	n.mu.Lock()
+	if n.closed.Swap(true) {
+		n.mu.Unlock()
+		return nil
+	}
+	close(n.done)
+	var binds []*Rendezvous
+	for _, r := range n.binds {
+		binds = append(binds, r)
+	}
+	var links []*link
+	for l := range n.links {
+		links = append(links, l)
+	}
+	for _, h := range n.halves {
+		h.conn.Close()
+	}
+	n.mu.Unlock()
+	for _, r := range binds {
+		r.Close()
+	}
+	for _, l := range links {
+		if l.retireIdle() {
+			<-l.done
+		}
+	}
+	return nil
+}
+
+// ephemeral ports are dialed from.
+const (
+	firstEphemeral = 49152
+	lastEphemeral  = 65535
+	portTries      = 64
+)
+
+// Dial connects to remote. A port 0 of local leaves the choice to the node; an address it must have.
+// The error is a *provider.Error, as of provider.Provider's Dial.
+func (n *Node) Dial(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
+	for range portTries {
+		from := local
+		if local.Port() == 0 {
+			from = netip.AddrPortFrom(local.Addr(), uint16(firstEphemeral+salt()%(lastEphemeral-firstEphemeral+1)))
+		}
+		e, err := n.dialFrom(ctx, from, remote)
+		if e != nil {
+			return e, nil
+		}
+		if local.Port() != 0 || provider.StatusOf(err) != provider.StatusAddrInUse {
+			return nil, err
+		}
+	}
+	return nil, n.failure("dial", provider.StatusAddrNotAvail, nil)
+}
+
+func (n *Node) dialFrom(ctx context.Context, local, remote netip.AddrPort) (*endpoint, error) {
+	if !n.join(flow{local, remote}, true) {
+		return nil, n.failure("dial", provider.StatusAddrInUse, nil)
+	}
+	for try := 0; ; try++ {
+		l, err := n.linkTo(ctx, remote)
+		if err == nil {
+			var e *endpoint
+			var entered bool
+			if e, entered, err = l.dial(ctx, local, remote); err == nil {
+				return e, nil
+			}
+			if errors.Is(err, errLost) && try < 2 && ctx.Err() == nil && !n.closed.Load() {
+				// It may have been idle for too long. Its rendezvous tells.
+				l.abort()
+				<-l.done
+				if entered && !n.join(flow{local, remote}, true) {
+					return nil, n.failure("dial", provider.StatusAddrInUse, nil)
+				}
+				continue
+			}
+			if entered {
+				return nil, n.dialError(ctx, err) // the end of e leaves the flow
+			}
+		}
+		n.leave(flow{local, remote}, true)
+		return nil, n.dialError(ctx, err)
+	}
+}
+
+// dialError brings an error into the form of the interface.
+func (n *Node) dialError(ctx context.Context, err error) error {
+	var p *provider.Error
+	switch {
+	case n.closed.Load():
+		return n.failure("dial", provider.StatusClosed, nil)
+	case ctx.Err() == context.DeadlineExceeded:
+		return n.failure("dial", provider.StatusTimeout, ctx.Err())
+	case ctx.Err() != nil:
+		return n.failure("dial", provider.StatusAborted, ctx.Err())
+	case errors.As(err, &p):
+		return &provider.Error{Provider: n.Name, Op: "dial", Status: p.Status, Reason: p.Reason, Err: p.Err}
+	}
+	s := provider.StatusOf(err)
+	if s == err {
+		err = nil
+	}
+	return n.failure("dial", s, err)
+}
+
+// dial makes a connection over the link. After an error, entered says that the connection existed for a moment, and that
+// its end sees to the flow.
+func (l *link) dial(ctx context.Context, local, remote netip.AddrPort) (e *endpoint, entered bool, err error) {
+	if l.backlog() > maxBacklog {
+		return nil, false, provider.StatusLimit
+	}
+	e, err = newEndpoint(l, local, remote)
+	if err == provider.StatusDisconnected {
+		err = errLost
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	e.answer = make(chan error, 1)
+	if err := l.enter(e); err != nil {
+		l.arena.release(e.inBlk)
+		return nil, false, err
+	}
+	l.sendControl(control{kind: ctlRequest, conn: e.id, inbox: e.inBlk.at, local: local, remote: remote})
+	select {
+	case err = <-e.answer:
+		if err == nil {
+			return e, true, nil
+		}
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-l.node.done:
+		err = provider.StatusClosed
+	}
+	e.Close()
+	return nil, true, err
+}
+
+// maxBacklog is how many packets may wait for a peer before it is not dialed any more.
+const maxBacklog = 256
+
+// replied ends the dial of e, if it waits, with an error.
+func (e *endpoint) replied(err error) {
+	if e.answer != nil {
+		select {
+		case e.answer <- err:
+		default:
+		}
+	}
+}
+
+// reply acts on the answer to the request of e. An error ends the link.
+func (e *endpoint) reply(c *control) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.accepted {
+		return errWire
+	}
+	e.accepted = true
+	if c.kind == ctlRefused {
+		st := c.status
+		switch st {
+		case provider.StatusRefused, provider.StatusNoListener, provider.StatusAddrInUse, provider.StatusNoMemory,
+			provider.StatusLimit:
+		default:
+			st = provider.StatusLink
+		}
+		e.replied(&provider.Error{Status: st, Reason: append([]byte(nil), c.reason...)})
+		// There is no connection, and the peer expects no word of its end.
+		e.over, e.gone = true, true
+		e.retire()
+		return nil
+	}
+	b, ok := at(*e.l.peerSegs.Load(), c.inbox, inboxSize)
+	if !ok {
+		return errWire
+	}
+	if !e.over {
+		e.out = view(b)
+		e.replied(nil)
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+//go:build linux
+
+package shm
+
+import (
+	"context"
+	"net/netip"
+	"sync/atomic"
+
+	"sansock/provider"
+)
+
+// Request is a connection request of another process. It implements provider.Request.
+type Request struct {
+	l             *link
+	id            uint32
+	inbox         inbox
+	local, remote netip.AddrPort
+	to            Acceptor
+	taken         atomic.Bool // by Accept, Reject, or the dialer's going
+}
+
+// requested acts on a request. An error ends the link. It needs rx.
+func (l *link) requested(c *control) error {
+	b, ok := at(*l.peerSegs.Load(), c.inbox, inboxSize)
+	if l.dials || !ok {
+		return errWire
+	}
+	r := &Request{l: l, id: c.conn, inbox: view(b), local: c.remote, remote: c.local}
+	l.mu.Lock()
+	taken := l.asked[c.conn] != nil || int(c.conn) < len(l.conns) && l.conns[c.conn] != nil
+	if !taken {
+		l.asked[c.conn] = r
+	}
+	l.mu.Unlock()
+	if taken {
+		return errWire
+	}
+	refuse := func(s provider.Status) error {
+		l.mu.Lock()
+		delete(l.asked, r.id)
+		l.mu.Unlock()
+		l.sendControl(control{kind: ctlRefused, conn: r.id, status: s})
+		return nil
+	}
+	bind := l.node.find(r.local)
+	if bind == nil {
+		return refuse(provider.StatusNoListener)
+	}
+	if !l.node.join(flow{r.remote, r.local}, false) {
+		return refuse(provider.StatusAddrInUse)
+	}
+	r.to = bind.to
+	if err := r.to.Requested(r); err != nil {
+		l.node.leave(flow{r.remote, r.local}, false)
+		return refuse(provider.StatusOf(err))
+	}
+	return nil
+}
+
+// withdraw ends a request whose dialer has gone, and reports false if it has been taken.
+func (r *Request) withdraw() bool {
+	if r.taken.Swap(true) {
+		return false
+	}
+	r.l.node.leave(flow{r.remote, r.local}, false)
+	r.to.Withdrawn(r)
+	return true
+}
+
+// LocalAddr implements provider.Request.
+func (r *Request) LocalAddr() netip.AddrPort { return r.local }
+
+// RemoteAddr implements provider.Request.
+func (r *Request) RemoteAddr() netip.AddrPort { return r.remote }
+
+// Accept implements provider.Request.
+func (r *Request) Accept(ctx context.Context) (provider.Endpoint, error) {
+	if r.taken.Swap(true) {
+		return nil, r.l.node.failure("accept", provider.StatusDisconnected, nil)
+	}
+	if err := ctx.Err(); err != nil {
+		r.refuse(provider.StatusLink, nil)
+		return nil, r.l.node.failure("accept", provider.StatusAborted, err)
+	}
+	e, err := newEndpoint(r.l, r.local, r.remote)
+	if err != nil {
+		r.refuse(provider.StatusNoMemory, nil)
+		return nil, r.l.node.failure("accept", provider.StatusOf(err), err)
+	}
+	e.id, e.out = r.id, r.inbox
+	l := r.l
+	l.mu.Lock()
+	ok := l.asked[r.id] == r && !l.dead
+	if ok {
+		delete(l.asked, r.id)
+		for int(r.id) >= len(l.conns) {
+			l.conns = append(l.conns, nil)
+		}
+		l.conns[r.id] = e
+		l.used++
+	}
+	l.mu.Unlock()
+	if !ok {
+		l.arena.release(e.inBlk)
+		r.refuse(provider.StatusLink, nil)
+		return nil, l.node.failure("accept", provider.StatusDisconnected, nil)
+	}
+	l.sendControl(control{kind: ctlAccepted, conn: r.id, inbox: e.inBlk.at})
+	return e, nil
+}
+
+// Reject implements provider.Request.
+func (r *Request) Reject(reason []byte) error {
+	return r.Refuse(provider.StatusRefused, reason)
+}
+
+// Refuse is Reject with another status, for requests that are refused on behalf of nobody.
+func (r *Request) Refuse(s provider.Status, reason []byte) error {
+	if r.taken.Swap(true) || !r.refuse(s, reason) {
+		return r.l.node.failure("reject", provider.StatusDisconnected, nil)
+	}
+	return nil
+}
+
+// refuse answers a request that has been taken, and reports whether the dialer still waits.
+func (r *Request) refuse(s provider.Status, reason []byte) bool {
+	l := r.l
+	l.mu.Lock()
+	waits := l.asked[r.id] == r
+	delete(l.asked, r.id)
+	l.mu.Unlock()
+	l.node.leave(flow{r.remote, r.local}, false)
+	if waits {
+		l.sendControl(control{kind: ctlRefused, conn: r.id, status: s, reason: reason[:min(len(reason), provider.MaxReject)]})
+	} else {
+		l.sendFin(r.id, provider.StatusOK) // it has gone, and wants to hear that we know
+	}
+	return waits
+}

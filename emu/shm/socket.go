@@ -1,0 +1,191 @@
+//go:build linux
+
+package shm
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// socket is the control connection of a link: packets, some with descriptors. Neither sending nor receiving waits.
+type socket struct {
+	conn *net.UnixConn
+	fd   int
+
+	tx      sync.Mutex // innermost of all
+	queue   [][]byte   // what the socket had no room for; the goroutine of flush sees to it
+	txEnded bool
+
+	rx      sync.Mutex // outermost: above the endpoints'
+	rxEnded bool
+	buf     [maxControl + 1]byte
+	oob     [256]byte
+}
+
+func newSocket(conn *net.UnixConn) (*socket, error) {
+	rc, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	s := &socket{conn: conn}
+	err = rc.Control(func(fd uintptr) { s.fd = int(fd) })
+	return s, err
+}
+
+// send sends a packet, or queues it.
+func (s *socket) send(b []byte) {
+	s.tx.Lock()
+	defer s.tx.Unlock()
+	if s.txEnded {
+		return
+	}
+	if len(s.queue) == 0 {
+		switch s.now(b, -1) {
+		case nil:
+			return
+		case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM:
+		default:
+			unix.Shutdown(s.fd, unix.SHUT_RDWR)
+			return
+		}
+		go s.flush()
+	}
+	s.queue = append(s.queue, b)
+}
+
+// backlog is how many packets wait.
+func (s *socket) backlog() int {
+	s.tx.Lock()
+	defer s.tx.Unlock()
+	return len(s.queue)
+}
+
+// sendFile sends a packet with a descriptor at once, or fails.
+func (s *socket) sendFile(b []byte, fd int) error {
+	s.tx.Lock()
+	defer s.tx.Unlock()
+	if s.txEnded {
+		return io.ErrClosedPipe
+	}
+	return s.now(b, fd)
+}
+
+// now needs tx.
+func (s *socket) now(b []byte, fd int) error {
+	var oob []byte
+	if fd >= 0 {
+		oob = unix.UnixRights(fd)
+	}
+	return eintr(func() error { return unix.Sendmsg(s.fd, b, oob, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) })
+}
+
+// flush sends the queue as the peer makes room. It ends when the queue is empty, or the socket is closed.
+func (s *socket) flush() {
+	rc, err := s.conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	rc.Write(func(uintptr) bool {
+		s.tx.Lock()
+		defer s.tx.Unlock()
+		for len(s.queue) > 0 && !s.txEnded {
+			if err := s.now(s.queue[0], -1); err == unix.EAGAIN {
+				return false
+			} else if err != nil {
+				unix.Shutdown(s.fd, unix.SHUT_RDWR)
+				return true
+			}
+			s.queue = s.queue[1:]
+		}
+		s.queue = nil
+		return true
+	})
+}
+
+// abort makes the socket end for both sides. The goroutine that receives sees to the rest.
+func (s *socket) abort() {
+	s.tx.Lock()
+	defer s.tx.Unlock()
+	if !s.txEnded {
+		unix.Shutdown(s.fd, unix.SHUT_RDWR)
+	}
+}
+
+// close closes the socket.
+func (s *socket) close() {
+	s.rx.Lock()
+	s.rxEnded = true
+	s.rx.Unlock()
+	s.tx.Lock()
+	s.txEnded = true
+	s.tx.Unlock()
+	s.conn.Close()
+}
+
+// receive takes a packet without waiting: EAGAIN if there is none. What it returns is good until the next call.
+// It needs rx.
+func (s *socket) receive() (b []byte, files []int, err error) {
+	var n, oobn, flags int
+	err = eintr(func() (err error) {
+		n, oobn, flags, _, err = unix.Recvmsg(s.fd, s.buf[:], s.oob[:], unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	files = rights(s.oob[:oobn])
+	if n == 0 || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		closeAll(files)
+		return nil, nil, io.ErrUnexpectedEOF
+	}
+	return s.buf[:n], files, nil
+}
+
+// rights are the descriptors that came with a packet.
+func rights(oob []byte) (files []int) {
+	if len(oob) == 0 {
+		return nil
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
+	}
+	for i := range msgs {
+		if fds, err := unix.ParseUnixRights(&msgs[i]); err == nil {
+			files = append(files, fds...)
+		}
+	}
+	return files
+}
+
+func closeAll(files []int) {
+	for _, fd := range files {
+		unix.Close(fd)
+	}
+}
+
+// newBell returns an eventfd, and the same for the netpoller.
+func newBell() (*os.File, int, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, -1, err
+	}
+	return os.NewFile(uintptr(fd), "doorbell"), fd, nil
+}
+
+// checkBell makes sure that fd is an eventfd, which takes no time to write to.
+func checkBell(fd int) error {
+	var name [64]byte
+	n, err := unix.Readlink("/proc/self/fd/"+itoa(fd), name[:])
+	if err == nil && string(name[:n]) != "anon_inode:[eventfd]" {
+		err = errWire
+	}
+	if err != nil && err != unix.ENOENT { // there may be no /proc
+		return err
+	}
+	return unix.SetNonblock(fd, true)
+}

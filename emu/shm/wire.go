@@ -1,0 +1,179 @@
+//go:build linux
+
+package shm
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+
+	"sansock/provider"
+)
+
+// Messages of the socket. A handshake is the listening side's greeting, the dialer's opening and, if the two have no link
+// yet, the listening side's. After that come messages of links.
+const (
+	magic      = 0x4d485353
+	version    = 1
+	idLen      = 16
+	greetLen   = 4 + 1 + 1 + 1 + 1 + idLen
+	openLen    = greetLen + 4
+	maxControl = 256
+)
+
+var errWire = errors.New("malformed message")
+
+// greeting begins both parts of a handshake.
+type greeting struct {
+	min, max uint8
+	refusal  refusal
+	id       [idLen]byte // of the process
+	size     uint32      // of its first segment, in an opening
+}
+
+// refusal is why there will be no link.
+type refusal uint8
+
+const (
+	refusedNot refusal = iota
+	refusedUser
+	refusedMemory
+	refusedClosed
+)
+
+var refusalText = [...]string{"", "the peer does not trust this user", "the peer has no memory", "the peer is closing"}
+
+func (r refusal) Error() string {
+	if int(r) < len(refusalText) {
+		return refusalText[r]
+	}
+	return "refused by the peer"
+}
+
+func (g *greeting) append(b []byte, opening bool) []byte {
+	b = binary.LittleEndian.AppendUint32(b, magic)
+	b = append(b, g.min, g.max, byte(g.refusal), 0)
+	b = append(b, g.id[:]...)
+	if opening {
+		b = binary.LittleEndian.AppendUint32(b, g.size)
+	}
+	return b
+}
+
+// parseGreeting decodes a greeting. What a newer version puts behind it is skipped.
+func parseGreeting(b []byte, opening bool) (g greeting, err error) {
+	if len(b) < greetLen || opening && len(b) < openLen || binary.LittleEndian.Uint32(b) != magic {
+		return g, errWire
+	}
+	g.min, g.max, g.refusal = b[4], b[5], refusal(b[6])
+	copy(g.id[:], b[8:])
+	if opening {
+		g.size = binary.LittleEndian.Uint32(b[greetLen:])
+	}
+	if g.min > version || g.max < version {
+		return g, errors.New("the peer has another version")
+	}
+	return g, nil
+}
+
+type ctlKind uint8
+
+const (
+	ctlSegment  ctlKind = iota + 1 // a segment of the sender's arena; with its descriptor
+	ctlRequest                     // a connection request
+	ctlAccepted                    // the answer to one
+	ctlRefused                     // likewise
+	ctlFin                         // the sender touches nothing of the connection any more
+)
+
+// control is a message of a link.
+type control struct {
+	kind   ctlKind
+	conn   uint32
+	seg    uint8
+	size   uint32
+	inbox  ptr
+	local  netip.AddrPort // as the dialer says it
+	remote netip.AddrPort
+	status provider.Status
+	reason []byte
+}
+
+func (c *control) append(b []byte) []byte {
+	b = append(b, byte(c.kind))
+	b = binary.LittleEndian.AppendUint32(b, c.conn)
+	switch c.kind {
+	case ctlSegment:
+		b = append(b, c.seg)
+		b = binary.LittleEndian.AppendUint32(b, c.size)
+	case ctlRequest:
+		b = binary.LittleEndian.AppendUint64(b, uint64(c.inbox))
+		b = appendAddr(b, c.local)
+		b = appendAddr(b, c.remote)
+	case ctlAccepted:
+		b = binary.LittleEndian.AppendUint64(b, uint64(c.inbox))
+	case ctlRefused:
+		b = append(append(b, byte(c.status)), c.reason...)
+	case ctlFin:
+		b = append(b, byte(c.status))
+	}
+	return b
+}
+
+func parseControl(b []byte) (c control, err error) {
+	if len(b) < 5 {
+		return c, errWire
+	}
+	c.kind, c.conn = ctlKind(b[0]), binary.LittleEndian.Uint32(b[1:])
+	if c.conn >= maxConns {
+		return c, errWire
+	}
+	b = b[5:]
+	need := map[ctlKind]int{ctlSegment: 5, ctlRequest: 8, ctlAccepted: 8, ctlRefused: 1, ctlFin: 1}[c.kind]
+	if need == 0 || len(b) < need {
+		return c, errWire
+	}
+	switch c.kind {
+	case ctlSegment:
+		c.seg, c.size = b[0], binary.LittleEndian.Uint32(b[1:])
+	case ctlRequest:
+		c.inbox = ptr(binary.LittleEndian.Uint64(b))
+		if c.local, b, err = cutAddr(b[8:]); err == nil {
+			c.remote, _, err = cutAddr(b)
+		}
+		if err == nil && (c.local.Port() == 0 || c.remote.Port() == 0) {
+			err = errWire
+		}
+	case ctlAccepted:
+		c.inbox = ptr(binary.LittleEndian.Uint64(b))
+	case ctlRefused:
+		c.status, c.reason = provider.Status(b[0]), b[1:min(len(b), 1+provider.MaxReject)]
+	case ctlFin:
+		c.status = provider.Status(b[0])
+	}
+	if c.inbox>>ptrBits != 0 || c.inbox%grain != 0 {
+		err = errWire
+	}
+	return c, err
+}
+
+// maxZone bounds the zones of addresses: an interface name has at most 15 bytes.
+const maxZone = 32
+
+func appendAddr(b []byte, a netip.AddrPort) []byte {
+	x, _ := a.MarshalBinary() // never fails
+	if len(x) > 18+maxZone {
+		x = nil
+	}
+	return append(append(b, byte(len(x))), x...)
+}
+
+func cutAddr(b []byte) (a netip.AddrPort, rest []byte, err error) {
+	if len(b) < 1 || len(b) < 1+int(b[0]) || b[0] > 18+maxZone {
+		return a, nil, errWire
+	}
+	if err = a.UnmarshalBinary(b[1 : 1+b[0]]); err != nil || !a.IsValid() {
+		return a, nil, errWire
+	}
+	return a, b[1+b[0]:], nil
+}
