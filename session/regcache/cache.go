@@ -103,7 +103,7 @@ func (c *Cache) Get(b []byte) (provider.Handle, error) {
 		c.mu.Unlock()
 		return 0, provider.StatusClosed
 	}
-	if i := slices.IndexFunc(c.entries, func(e entry) bool { return e.kept && e.covers(x) && e.unchanged(e.lo) }); i >= 0 {
+	if i := c.cover(x); i >= 0 {
 		e := c.entries[i]
 		e.users++
 		copy(c.entries[1:], c.entries[:i])
@@ -270,8 +270,24 @@ func (c *Cache) Stats() Stats {
 
 // The rest, up to release, is called with mu held.
 
+// cover finds an entry that can be used for x. As the caller of Get holds an object at x, and the entry's is still there,
+// the two are one.
+func (c *Cache) cover(x extent) int {
+	for i := range c.entries {
+		if e := &c.entries[i]; e.kept && e.covers(x) && e.unchanged(e.lo) {
+			return i
+		}
+	}
+	return -1
+}
+
 func (c *Cache) find(h provider.Handle) int {
-	return slices.IndexFunc(c.entries, func(e entry) bool { return e.handle == h })
+	for i := range c.entries {
+		if c.entries[i].handle == h {
+			return i
+		}
+	}
+	return -1
 }
 
 // unkeep makes entry i one that Get does not find.

@@ -50,8 +50,8 @@ type registration struct {
 // whenGone arranges for r to be given up some time after the object at p has gone. It reports whether p points into an
 // object of the Go heap: weak.Make may be called for these only, as it ends the process for others.
 func whenGone(p *byte, r registration) (cleanup runtime.Cleanup, ok bool) {
-	// AddCleanup panics for memory that the runtime does not manage (foreign, stack, arena).
-	defer func() { ok = recover() == nil && ok }()
+	// AddCleanup panics for memory that is not the collector's (foreign, stack, arena). Then ok stays false.
+	defer func() { _ = recover() }()
 	cleanup = runtime.AddCleanup(p, func(r registration) { r.c.gone(r.h) }, r)
 	// For a global variable it returns a cleanup that does nothing. With GODEBUG=sbrk=1 it does so for any
 	// memory, so that such a one proves nothing.
