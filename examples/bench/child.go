@@ -44,6 +44,7 @@ func doErrand(text string) error {
 		}
 		return answer.Encode(cost)
 	}
+	defer os.RemoveAll(e.Dir) // the parent, which does that too, may have been killed
 	s := newServer()
 	defer s.close()
 	a, err := listenLocal(s, e.Dir)
