@@ -33,8 +33,9 @@ type fakeEnd struct {
 	closed bool // by this side
 	gone   bool // by the other
 	inUse  map[provider.Handle]int
-	tap    func(b []byte) // takes the messages that arrive instead of receives
-	onArm  func()         // something happens just before Arm
+	tap    func(b []byte)    // takes the messages that arrive instead of receives
+	onArm  func()            // something happens just before Arm
+	kept   []provider.Handle // which a fault kept from being deregistered
 }
 
 type fakeReg struct {
@@ -231,6 +232,7 @@ func (e *fakeEnd) Deregister(h provider.Handle) error {
 		return provider.StatusAccess
 	}
 	if s := e.w.fault("deregister"); s != provider.StatusOK && !e.closed {
+		e.kept = append(e.kept, h)
 		return s
 	}
 	if e.inUse[h] > 0 {
@@ -350,6 +352,9 @@ func (e *fakeEnd) Close() error {
 	e.out = nil
 	e.flush()
 	e.closed = true
+	for _, h := range e.kept {
+		delete(e.regs, h) // Close is what ends these
+	}
 	e.armed = provider.WakeNone
 	if !e.gone {
 		e.out = append(out, fakeMsg{op: provider.OpDisconnect})
