@@ -424,7 +424,7 @@ func (e *cEndpoint) inject(a, b []byte, counted bool, context uint64) int {
 	if counted {
 		c = 1
 	}
-	return int(C.san_inject(e.c(), unsafe.Pointer(unsafe.SliceData(a)), C.size_t(len(a)), unsafe.Pointer(unsafe.SliceData(b)),
+	return int(C.san_inject(e.c(), (*C.uint8_t)(unsafe.SliceData(a)), C.size_t(len(a)), (*C.uint8_t)(unsafe.SliceData(b)),
 		C.size_t(len(b)), c, C.uint64_t(context)))
 }
 

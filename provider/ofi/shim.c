@@ -476,7 +476,7 @@ int san_rread(struct san_ep *e, uintptr_t mem, size_t len, uintptr_t desc, uint6
 	return fi_read(e->ep, (void *) mem, len, (void *) desc, FI_ADDR_UNSPEC, addr, key, (void *) (uintptr_t) context);
 }
 
-int san_inject(struct san_ep *e, const void *a, size_t na, const void *b, size_t nb, int counted, uint64_t context)
+int san_inject(struct san_ep *e, const uint8_t *a, size_t na, const uint8_t *b, size_t nb, int counted, uint64_t context)
 {
 	uint8_t buf[SAN_MAX_INJECT];
 

@@ -117,7 +117,7 @@ int san_rread(struct san_ep *e, uintptr_t mem, size_t len, uintptr_t desc, uint6
 
 // san_inject sends two pieces as one message; the memory may be used again at once. With counted there is a
 // completion.
-int san_inject(struct san_ep *e, const void *a, size_t na, const void *b, size_t nb, int counted, uint64_t context);
+int san_inject(struct san_ep *e, const uint8_t *a, size_t na, const uint8_t *b, size_t nb, int counted, uint64_t context);
 enum { SAN_MAX_INJECT = 1024 };
 
 #endif
