@@ -56,7 +56,7 @@ func TestRDMA(t *testing.T) {
 
 func TestBigRDMA(t *testing.T) {
 	x, y := pair(t, Config{})
-	const size = wholeRDMA + 2*rdmaPiece + 5
+	const size = largeRDMA + 2*largeRDMAPiece + 5
 	src := make([]byte, size)
 	for i := range src {
 		src[i] = byte(i * 7 >> 3)

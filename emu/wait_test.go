@@ -159,7 +159,7 @@ func TestTheEndIsLast(t *testing.T) {
 
 // TestLongTransfersAreCutShort revokes memory, or ends the connection, in the middle of a long transfer.
 func TestLongTransfersAreCutShort(t *testing.T) {
-	src := bytes.Repeat([]byte{1}, wholeRDMA+3*rdmaPiece)
+	src := bytes.Repeat([]byte{1}, largeRDMA+3*largeRDMAPiece)
 	for name, c := range map[string]struct {
 		cut    func(y *end, r provider.Region)
 		status provider.Status

@@ -7,11 +7,12 @@ const (
 	// cheaper than taking the mutex again.
 	copyUnderLock = 4 << 10
 
-	// rdmaPiece is how much of an RDMA transfer is copied before looking whether it is still allowed. Pieces of at
-	// least 1 MiB let the copy bypass the caches, which is twice as fast for memory that is not in them;
-	// up to wholeRDMA bytes are copied at once.
-	rdmaPiece = 4 << 20
-	wholeRDMA = 8 << 20
+	// An RDMA transfer is copied in pieces, and between them it is seen whether it is still allowed. Copies of 1 MiB and
+	// more bypass the caches: that is twice as fast for memory which is not in them, and much slower for what
+	// is, or will be read next. So only transfers beyond the caches' size are copied in large pieces.
+	rdmaPiece      = 256 << 10
+	largeRDMA      = 8 << 20
+	largeRDMAPiece = 4 << 20
 
 	// maxMessage bounds Attributes.MaxMessage.
 	maxMessage = 1 << 30
@@ -320,11 +321,12 @@ func (e *endpoint) reach(r *provider.RDMA, kind provider.Op) provider.Status {
 	e.unlock()
 
 	st := provider.StatusOK
+	piece := rdmaPiece
+	if len(local) > largeRDMA {
+		piece = largeRDMAPiece
+	}
 	for {
-		n := len(local)
-		if n > wholeRDMA {
-			n = rdmaPiece
-		}
+		n := min(len(local), piece)
 		if kind == provider.OpRead {
 			copy(local[:n], mem)
 		} else {
