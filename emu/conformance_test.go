@@ -19,7 +19,6 @@ func TestConformance(t *testing.T) {
 		name             string
 		dialer, listener emu.Config
 		waive            map[string]string
-		rounds           int
 	}{
 		{name: "default"},
 		{name: "no RDMA read", dialer: emu.Config{NoRDMARead: true}, listener: emu.Config{NoRDMARead: true}},
@@ -46,10 +45,10 @@ func TestConformance(t *testing.T) {
 			if testing.Short() && c.name != "default" {
 				t.Skip("short")
 			}
-			whole := c.name == "default" // others need not prove that a GiB crosses
-			rounds := 10
-			if whole {
-				rounds = 100
+			// Once with long messages and transfers, and many rounds, is enough.
+			rounds, message, rdma := 10, 64<<10, 32<<10
+			if c.name == "default" {
+				rounds, message, rdma = 40, 0, 32<<20
 			}
 			providertest.Run(t, providertest.Config{
 				Rounds: rounds,
@@ -58,8 +57,8 @@ func TestConformance(t *testing.T) {
 				Open: func() (dialer, listener provider.Provider, err error) {
 					fabric := emu.NewFabric()
 					for _, c := range []*emu.Config{&c.dialer, &c.listener} {
-						if c.MaxRDMA == 0 && !whole {
-							c.MaxRDMA = 1 << 20
+						if c.MaxRDMA == 0 {
+							c.MaxRDMA, c.MaxMessage = rdma, message
 						}
 					}
 					c.dialer.Fabric, c.listener.Fabric = fabric, fabric
