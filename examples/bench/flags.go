@@ -53,7 +53,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		procs:   []int{1, 2},
 		network: "tcp",
 		rounds:  5,
-		time:    100 * time.Millisecond,
+		time:    80 * time.Millisecond,
 		conns:   []int{64},
 		idle:    1000,
 		plot:    "bench.out",
