@@ -101,6 +101,7 @@ func right(op provider.Op) provider.Rights {
 // hammer is an intruder that accesses the same memory again and again.
 type hammer struct {
 	succeeded atomic.Int64
+	step      chan struct{} // one more has succeeded
 	halt      atomic.Bool
 	done      func() // joins
 	local     []*mem
@@ -109,7 +110,7 @@ type hammer struct {
 // hammer begins accesses of n bytes, a few at a time, from in to the memory of d. It ends when one fails, or after a
 // few more when it is told to.
 func (x *rig) hammer(in *end, op provider.Op, d provider.Descriptor, n int) *hammer {
-	h := &hammer{}
+	h := &hammer{step: make(chan struct{}, 1)}
 	depth := min(3, in.attr.MaxRDMAs)
 	var segs []provider.Segment
 	for range depth {
@@ -127,6 +128,10 @@ func (x *rig) hammer(in *end, op provider.Op, d provider.Descriptor, n int) *ham
 					return
 				}
 				h.succeeded.Add(1)
+				select {
+				case h.step <- struct{}{}:
+				default:
+				}
 			}
 			id, err := in.rdma(op, segs[k], d, 0)
 			if err != nil {
@@ -145,9 +150,19 @@ func (x *rig) hammer(in *end, op provider.Op, d provider.Descriptor, n int) *ham
 	return h
 }
 
-// hot waits until some accesses have succeeded.
-func (h *hammer) hot(x *rig, ends ...*end) {
-	x.await("accesses", func() bool { return h.succeeded.Load() >= 4 }, ends...)
+// hot waits until some accesses have succeeded, in every round some more, to hit another moment.
+func (h *hammer) hot(x *rig, round int) {
+	limit := time.NewTimer(x.Wait)
+	defer limit.Stop()
+	for h.succeeded.Load() < int64(4+round%5) {
+		select {
+		case <-h.step:
+		case <-x.failed:
+			runtime.Goexit()
+		case <-limit.C:
+			x.fatalf("%d accesses have succeeded in %v", h.succeeded.Load(), x.Wait)
+		}
+	}
 }
 
 // stop ends the accesses.

@@ -140,7 +140,7 @@ func (e *end) enter(c provider.Completion) {
 
 // post posts with do, under a new context.
 func (e *end) post(p entry, do func(id uint64) error) (uint64, error) {
-	id := e.x.ids.Add(0x9e3779b97f4a7c15) // all 64 bits in use, none repeats
+	id := e.x.ids.Add(golden) // all 64 bits in use, none repeats
 	p.doing = true
 	e.mu.Lock()
 	e.posted[id] = &p
@@ -289,10 +289,10 @@ func (e *end) hear(n int) (id uint64, m *mem) {
 	return e.must(e.recv(whole(e.register(m)))), m
 }
 
-// say sends a short message, whichever way there is.
-func (e *end) say(data []byte, solicited bool) uint64 {
-	id, err := e.trySay(data, solicited)
-	return e.must(id, err)
+// say sends a short message, whichever way there is, as soon as there is room for it.
+func (e *end) say(data []byte, solicited bool) (id uint64) {
+	e.retry(func() (err error) { id, err = e.trySay(data, solicited); return err })
+	return id
 }
 
 func (e *end) trySay(data []byte, solicited bool) (uint64, error) {
@@ -311,7 +311,7 @@ func (e *end) trySay(data []byte, solicited bool) (uint64, error) {
 // talk proves that the connection works: a message each way.
 func (e *end) talk() {
 	for _, from := range e.both() {
-		data := noisy(64, e.x.ids.Add(1))
+		data := noisy(64, e.x.seed())
 		id, m := from.peer.hear(80)
 		from.say(data, true)
 		if n := from.peer.ok(id); n != len(data) {
@@ -320,6 +320,20 @@ func (e *end) talk() {
 		if !m.want("a message", 0, data) {
 			e.x.giveUp()
 		}
+	}
+}
+
+// retry repeats an attempt to post while the queue is full.
+func (e *end) retry(post func() error) {
+	var err error
+	if !e.x.awaits(func() bool {
+		err = post()
+		return provider.StatusOf(err) != provider.StatusQueueFull
+	}, e) {
+		e.x.fatalf("%s: the queue stays full", e.name)
+	}
+	if err != nil {
+		e.x.fatalf("%s: posting: %v", e.name, err)
 	}
 }
 

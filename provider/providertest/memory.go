@@ -2,8 +2,6 @@ package providertest
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math/rand/v2"
 	"sync"
 
 	"sansock/provider"
@@ -29,7 +27,9 @@ type mem struct {
 // mem returns n bytes of memory of the process that e is in.
 func (x *rig) mem(e *end, name string, n int) *mem {
 	all := x.Memory(e.prov, n+2*margin)
-	noise(all, x.ids.Add(1))
+	for _, part := range [][]byte{all[:margin], all[margin : margin+n], all[margin+n:]} {
+		noise(part, x.seed()) // the guards are no repetition of what may be read
+	}
 	m := &mem{
 		b: all[margin : margin+n], x: x, name: name, all: all,
 		before: bytes.Clone(all[:margin]), behind: bytes.Clone(all[margin+n:]),
@@ -84,26 +84,47 @@ func (m *mem) want(what string, off int, data []byte) bool {
 	return true
 }
 
-// leaked reports whether b has some of the content of m, or of its guards. As m is random, any 16 bytes in a row show.
+// leaked reports whether b has some of the content of m, or of its guards. As m is random, a few bytes of it are proof:
+// any 16 in a row in small memory, in large memory one of some samples.
 func (m *mem) leaked(b []byte) bool {
-	words := make(map[uint64]struct{}, len(m.all)/8)
-	for i := 0; i+8 <= len(m.all); i += 8 {
-		words[binary.LittleEndian.Uint64(m.all[i:])] = struct{}{}
-	}
-	for i := 0; i+8 <= len(b); i++ {
-		if _, ok := words[binary.LittleEndian.Uint64(b[i:])]; ok {
+	for i := 0; i+8 <= len(m.all); i += max(8, len(m.all)/512) {
+		if bytes.Contains(b, m.all[i:i+8]) {
 			return true
 		}
 	}
 	return false
 }
 
+// period is the length after which noise repeats itself: no multiple of anything that an address could be wrong by.
+const period = 4099
+
 // noise fills b with random bytes that depend on the seed alone.
 func noise(b []byte, seed uint64) {
-	var key [32]byte
-	binary.LittleEndian.PutUint64(key[:], seed)
-	rand.NewChaCha8(key).Read(b)
+	n := min(len(b), period)
+	for i := 0; i < n; i += 8 {
+		seed += golden
+		z := mix(seed)
+		for k := i; k < min(i+8, n); k++ {
+			b[k] = byte(z)
+			z >>= 8
+		}
+	}
+	for n > 0 && n < len(b) {
+		n += copy(b[n:], b[:n])
+	}
 }
+
+// golden and mix are those of splitmix64.
+const golden = 0x9e3779b97f4a7c15
+
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// seed is one that was not used before in this rule, and hardly so in another.
+func (x *rig) seed() uint64 { return mix(x.seeds.Add(1)) }
 
 // noisy returns n such bytes.
 func noisy(n int, seed uint64) []byte {

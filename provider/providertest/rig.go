@@ -26,10 +26,12 @@ type rig struct {
 	cancel context.CancelFunc
 	loose  sync.WaitGroup // the rule's own goroutines
 	failed chan struct{}  // closed when the rule has failed for good
-	ids    atomic.Uint64
+	ids    atomic.Uint64  // of operations
+	seeds  atomic.Uint64
 
 	mu       sync.Mutex // a leaf
 	outcome  outcome
+	seen     map[string]int // violations by kind
 	ends     []*end
 	memory   []*mem
 	cleanups []func() // in reverse, after the ends and before the providers
@@ -43,15 +45,16 @@ type outcome struct {
 	skipped    string
 }
 
-// maxViolations bounds the report of one rule: a broken promise often shows a thousand times.
-const maxViolations = 20
+// maxAlike bounds how often a rule reports the same kind of violation: many show a thousand times.
+const maxAlike = 3
 
 // try runs one rule. It returns in time even if the provider hangs, and then leaves the rule's goroutines behind.
 func (c *Config) try(r *rule) outcome {
-	x := &rig{Config: c, failed: make(chan struct{})}
+	x := &rig{Config: c, failed: make(chan struct{}), seen: make(map[string]int)}
 	x.ctx, x.cancel = context.WithCancel(context.Background())
 	defer x.cancel()
 	x.ids.Store(rand.Uint64())
+	x.seeds.Store(rand.Uint64())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -145,7 +148,7 @@ func (x *rig) errorf(format string, args ...any) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(x.outcome.violations) < maxViolations {
+	if x.seen[format]++; x.seen[format] <= maxAlike {
 		x.outcome.violations = append(x.outcome.violations, what)
 	}
 }
@@ -321,3 +324,6 @@ func (x *rig) quiet(what string, ok func() bool, ends ...*end) {
 		time.Sleep(x.Quiet / 10)
 	}
 }
+
+// pause gives what is not supposed to happen the time to happen, for the ledgers to see.
+func (x *rig) pause(ends ...*end) { x.quiet("", func() bool { return true }, ends...) }

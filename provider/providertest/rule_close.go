@@ -22,7 +22,7 @@ var closeRules = []rule{
 	{Rule{"close/concurrent", "Close at the same time as posting loses no completion."}, provesCloseConcurrent},
 	{Rule{"close/registrations", "Deregister works after Close; allocated memory stays readable until then."},
 		provesRegistrationsAfterClose},
-	{Rule{"close/wakes-poller", "A peer that sleeps learns of the end, whatever is posted."}, provesCloseWakesPeer},
+	{Rule{"close/wakes-peer", "A peer that sleeps learns of the end, whatever is posted."}, provesCloseWakesPeer},
 }
 
 func provesCloseAborts(x *rig) {
@@ -54,7 +54,7 @@ func provesCloseAborts(x *rig) {
 				x.errorf("%s: closed: %s, it should be aborted", e.name, describe(c))
 			}
 		}
-		x.quiet("", func() bool { e.poll(); return true }, peer)
+		x.pause(e, peer)
 		if e.ep.Poll(nil) != 0 {
 			x.errorf("%s: Poll of nothing has returned something", e.name)
 		}
@@ -80,7 +80,7 @@ func provesPeerSees(x *rig) {
 		if last := e.log[len(e.log)-1]; last.Op != provider.OpDisconnect {
 			x.errorf("%s: the last completion is %s", e.name, describe(last))
 		}
-		x.quiet("", func() bool { return true }, e)
+		x.pause(e)
 	})
 }
 
@@ -173,7 +173,7 @@ func provesPostingAfterEnd(x *rig) {
 		peer.close()
 		e.gone()
 		e.refuses("after OpDisconnect", local, d, provider.StatusDisconnected, syscall.ECONNRESET)
-		x.quiet("", func() bool { return true }, e)
+		x.pause(e)
 		// Memory can still be given back.
 		if err := e.ep.Deregister(local.Handle); err != nil {
 			x.errorf("%s: Deregister after OpDisconnect: %v", e.name, err)
@@ -218,6 +218,8 @@ func provesCloseBoth(x *rig) {
 			for range min(4, e.attr.MaxRecvs) {
 				e.hear(16)
 			}
+		}
+		for _, e := range a.both() {
 			joins = append(joins, x.spawn(func() {
 				e.trySay([]byte("bye"), true)
 				if e.dialing {
@@ -348,8 +350,11 @@ func provesCloseWakesPeer(x *rig) {
 			binary.LittleEndian.PutUint64(data[:], uint64(i))
 			e.say(data[:], i%2 == 0)
 		}
-		fence := e.must(e.send(e.scratch(8), false))
-		x.await("a send", func() bool { return e.isDone(fence) }, e)
+		src := e.scratch(8)
+		e.retry(func() error { _, err := e.send(src, true); return err })
+		// Nobody but itself polls the peer.
+		x.await("the peer to have the messages", func() bool { return peer.isDone(recvs[n/2]) }, e)
+		x.pause(e)
 		e.close()
 		seen()
 		for i := range n/2 + 1 {

@@ -17,7 +17,7 @@ func provesIsolation(x *rig) {
 	var joins []func()
 	for i := range connections {
 		a, _ := x.connect()
-		joins = append(joins, x.spawn(func() { a.converse(uint64(i), x.Rounds/4) }))
+		joins = append(joins, x.spawn(func() { a.converse(uint64(i), max(4, x.Rounds/4)) }))
 	}
 	for _, join := range joins {
 		join()
@@ -37,7 +37,7 @@ func (e *end) converse(number uint64, rounds int) {
 		s.local, s.into, s.receives = p.register(s.src), p.expose(s.target, provider.RightWrite), p.register(s.recv)
 		sides[p] = s
 	}
-	for round := range max(rounds, 4) {
+	for round := range rounds {
 		for _, from := range e.both() {
 			s, t := sides[from], sides[from.peer]
 			noise(s.src.b, number<<32|uint64(round))
@@ -60,13 +60,17 @@ func (e *end) converse(number uint64, rounds int) {
 }
 
 func provesFailureIsolation(x *rig) {
-	var joins []func()
-	for i := range connections {
+	var ends []*end
+	for range connections {
 		a, _ := x.connect()
-		joins = append(joins, x.spawn(func() { a.converse(uint64(i), x.Rounds/4) }))
+		ends = append(ends, a)
 	}
-	// Meanwhile others break the rules, close, and are cut short.
 	for i := range 6 {
+		var joins []func()
+		for k, e := range ends {
+			joins = append(joins, x.spawn(func() { e.converse(uint64(k), 4) }))
+		}
+		// Meanwhile another breaks the rules, closes, and is cut short.
 		in, vic := x.connect()
 		m := x.mem(vic, "exposed memory", 256)
 		d := vic.expose(m, provider.RightWrite).Descriptor
@@ -81,8 +85,11 @@ func provesFailureIsolation(x *rig) {
 		in.close()
 		vic.gone()
 		vic.close()
+		for _, join := range joins {
+			join()
+		}
 	}
-	for _, join := range joins {
-		join()
+	for k, e := range ends {
+		e.converse(uint64(k), 4)
 	}
 }

@@ -31,7 +31,7 @@ var messageRules = []rule{
 }
 
 // big bounds the memory that a rule uses where the attributes would allow more.
-const big = 16 << 20
+const big = 8 << 20
 
 // sizes are lengths of messages that are worth a try, up to most.
 func sizes(most int) []int {
@@ -120,13 +120,14 @@ func provesInline(x *rig) {
 			return
 		}
 		var pieces [][2]int
-		for _, n := range append(sizes(most), most) {
+		for _, n := range sizes(min(most, 4097)) {
 			pieces = append(pieces, [2]int{n, 0}, [2]int{0, n}, [2]int{n / 2, n - n/2}, [2]int{n - n/3, n / 3})
 		}
+		pieces = append(pieces, [2]int{most, 0}, [2]int{most / 2, most - most/2}, [2]int{1, most - 1})
 		for _, p := range pieces {
 			n := p[0] + p[1]
 			r, dst := to.hear(n)
-			a, b := noisy(p[0], x.ids.Add(1)), noisy(p[1], x.ids.Add(1))
+			a, b := noisy(p[0], x.seed()), noisy(p[1], x.seed())
 			want := slices.Concat(a, b)
 			from.must(from.inline(a, b, false))
 			noise(a, 1)
@@ -166,7 +167,7 @@ func provesOrder(x *rig) {
 		}
 		var want [][]byte
 		for i := range n {
-			data := noisy(1+(i*37)%size, x.ids.Add(1))
+			data := noisy(1+(i*37)%size, x.seed())
 			want = append(want, data)
 			if i%2 == 0 && len(data) <= from.attr.MaxInline {
 				from.must(from.inline(data[:i%len(data)], data[i%len(data):], false))
@@ -201,7 +202,7 @@ func provesReuse(x *rig) {
 			r, dst := to.hear(n)
 			want := bytes.Clone(src.b)
 			from.ok(from.must(from.send(whole(region), false)))
-			noise(src.b, x.ids.Add(1))
+			noise(src.b, x.seed())
 			to.ok(r)
 			if !dst.want("a message whose memory was used again after its completion", 0, want) {
 				return
@@ -246,7 +247,7 @@ func provesContexts(x *rig) {
 func provesLongerThanReceive(x *rig) {
 	x.eachWay(func(from, to *end) {
 		for _, inline := range []bool{false, true} {
-			data := noisy(200, x.ids.Add(1))
+			data := noisy(200, x.seed())
 			if inline && len(data) > from.attr.MaxInline {
 				continue
 			}
@@ -269,7 +270,7 @@ func provesLongerThanReceive(x *rig) {
 				from.completion(s) // whatever it says
 			}
 			// The connection may go on or end, but it ends for both.
-			x.quiet("", func() bool { return true }, from, to)
+			x.pause(from, to)
 			if from.hasEnded() || to.hasEnded() {
 				from.gone()
 				to.gone()
@@ -287,7 +288,7 @@ func provesFirstHeld(x *rig) {
 			// Both ends begin, as in a negotiation where each goes ahead.
 			var data [2][]byte
 			for i, e := range a.both() {
-				data[i] = noisy(n, x.ids.Add(1))
+				data[i] = noisy(n, x.seed())
 				if inline && n <= e.attr.MaxInline {
 					e.must(e.inline(data[i], nil, true))
 				} else {
@@ -323,7 +324,7 @@ func provesUnposted(x *rig) {
 		if err != nil {
 			x.wantStatus("a message to a peer without a receive", err, provider.StatusDisconnected, provider.StatusQueueFull)
 		}
-		x.quiet("", func() bool { return true }, from, to)
+		x.pause(from, to)
 		for i := byte(2); i < 5; i++ {
 			m := x.mem(to, "receive", 16)
 			r, err := to.recv(whole(to.register(m)))
@@ -428,20 +429,6 @@ func provesConcurrent(x *rig) {
 	}
 }
 
-// retry repeats an attempt to post while the queue is full.
-func (e *end) retry(post func() error) {
-	var err error
-	if !e.x.awaits(func() bool {
-		err = post()
-		return provider.StatusOf(err) != provider.StatusQueueFull
-	}, e) {
-		e.x.fatalf("%s: the queue stays full", e.name)
-	}
-	if err != nil {
-		e.x.fatalf("%s: posting: %v", e.name, err)
-	}
-}
-
 // provesMany streams in both directions with receives that are posted again as they complete.
 func provesMany(x *rig) {
 	a, _ := x.connect()
@@ -451,7 +438,7 @@ func provesMany(x *rig) {
 		// The receiver lets the sender know of new receives, through the process, so that none is missing.
 		window := min(8, e.peer.attr.MaxRecvs, e.attr.MaxSends)
 		credits := make(chan struct{}, window)
-		const size = 512
+		size := min(512, e.attr.MaxMessage)
 		ring := x.mem(e.peer, "receives", window*size)
 		region := e.peer.register(ring)
 		var recvs []uint64
@@ -459,7 +446,7 @@ func provesMany(x *rig) {
 			recvs = append(recvs, e.peer.must(e.peer.recv(region.Segment(i*size, size))))
 			credits <- struct{}{}
 		}
-		seed := x.ids.Add(1) << 20
+		seed := x.seed()
 		length := func(i int) int { return 1 + (i*131)%size }
 		joins = append(joins, x.spawn(func() { // sender
 			src := e.scratch(window * size)
@@ -477,7 +464,7 @@ func provesMany(x *rig) {
 				if i >= window && ids[k] != 0 {
 					e.ok(ids[k])
 				}
-				noise(data, seed+uint64(i))
+				noise(data, mix(seed+uint64(i)))
 				if i%4 == 3 && len(data) <= e.attr.MaxInline {
 					e.must(e.inline(data, nil, false))
 					ids[k] = 0
@@ -492,7 +479,7 @@ func provesMany(x *rig) {
 				if n := to.ok(recvs[k]); n != length(i) {
 					x.fatalf("%s: message %d has %d bytes, it should have %d", to.name, i, n, length(i))
 				}
-				if !ring.want("a message of a stream", k*size, noisy(length(i), seed+uint64(i))) {
+				if !ring.want("a message of a stream", k*size, noisy(length(i), mix(seed+uint64(i)))) {
 					x.giveUp()
 				}
 				recvs[k] = to.must(to.recv(region.Segment(k*size, size)))

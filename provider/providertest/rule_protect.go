@@ -153,7 +153,7 @@ func provesForged(x *rig) {
 				case 1:
 					copy(d[:], bytes.Repeat([]byte{0xff}, len(d)))
 				default:
-					noise(d[:], x.ids.Add(1))
+					noise(d[:], x.seed())
 				}
 				return d
 			})
@@ -258,7 +258,7 @@ func provesRevoked(x *rig) {
 				in.ok(in.must(in.rdma(op, in.scratch(64), r.Descriptor, 0)))
 				in.talk()
 				vic.deregister(r)
-				noise(m.b, x.ids.Add(1))
+				noise(m.b, x.seed())
 				if again {
 					// A new registration in the place of the old one, of the same and of other memory.
 					next := vic.expose(m, right(op))
@@ -282,10 +282,9 @@ func provesRevokedUnderWay(x *rig) {
 				m := x.mem(vic, "deregistered memory", min(256<<10, in.attr.MaxRDMA))
 				r := vic.expose(m, right(op))
 				h := x.hammer(in, op, r.Descriptor, len(m.b))
-				h.hot(x, vic, in)
-				jitter(round)
+				h.hot(x, round)
 				vic.deregister(r)
-				noise(m.b, x.ids.Add(1)) // the owner's again: a secret from now on
+				noise(m.b, x.seed()) // the owner's again: a secret from now on
 				m.freeze()
 				h.stop()
 				x.settle(in, vic)
@@ -312,7 +311,7 @@ func provesClosedMemory(x *rig) {
 			in.talk()
 			third, fourth := x.another(in)
 			vic.close()
-			noise(m.b, x.ids.Add(1))
+			noise(m.b, x.seed())
 			x.refused(opText(op)+" of memory of an endpoint that is closed", in, vic, access{op, d, 0, 64}, m)
 			// Nor by another way between the two.
 			x.refused(opText(op)+" with the descriptor of a connection that is closed", third, fourth, access{op, d, 0, 64}, m)
@@ -350,11 +349,10 @@ func provesClosedUnderWay(x *rig) {
 						}
 					}
 				})
-				h.hot(x, vic, in)
-				jitter(round)
+				h.hot(x, round)
 				vic.close()
-				noise(m.b, x.ids.Add(1))
-				noise(dst.b, x.ids.Add(1))
+				noise(m.b, x.seed())
+				noise(dst.b, x.seed())
 				m.freeze()
 				dst.freeze()
 				h.stop()

@@ -86,7 +86,7 @@ func provesWriteOrder(x *rig) {
 					return
 				}
 				from.ok(w)
-				noise(src.b, x.ids.Add(1))
+				noise(src.b, x.seed())
 			}
 		}
 	})
@@ -146,9 +146,10 @@ func provesBothWays(x *rig) {
 		from, into := e.register(src), e.register(dst)
 		joins = append(joins, x.spawn(func() {
 			for range max(4, x.Rounds/10) {
+				noise(src.b, x.seed())
 				e.ok(e.must(e.write(whole(from), in.Descriptor, 0)))
 				if e.reads() {
-					noise(dst.b, x.ids.Add(1))
+					noise(dst.b, x.seed())
 					e.ok(e.must(e.rdma(provider.OpRead, whole(into), out.Descriptor, 0)))
 					if !dst.want("after a read", 0, source.b) {
 						x.giveUp()

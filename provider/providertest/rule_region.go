@@ -89,10 +89,8 @@ func provesAllocate(x *rig) {
 					x.fatalf("%s: Allocate(%d): %d bytes, handle %#x, descriptor % x", to.name, n, len(r.Bytes), r.Handle,
 						r.Descriptor)
 				}
-				for i, v := range r.Bytes {
-					if v != 0 {
-						x.fatalf("%s: Allocate(%d): byte %d is %#x", to.name, n, i, v)
-					}
+				if i := differ(r.Bytes, make([]byte, n)); i >= 0 {
+					x.fatalf("%s: Allocate(%d): byte %d is %#x", to.name, n, i, r.Bytes[i])
 				}
 				size := min(n, from.attr.MaxMessage, 4096)
 				src := x.mem(from, "message", size)

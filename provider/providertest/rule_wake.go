@@ -303,22 +303,28 @@ func provesWakeStressSolicited(x *rig) { x.pingPong(provider.WakeSolicited) }
 
 // pingPong has both ends answer each other, asleep in between: armed, polled once more, then only woken.
 func (x *rig) pingPong(w provider.Wake) {
-	a, _ := x.connect()
+	a, b := x.connect()
 	rounds := 4 * x.Rounds
+	burst := 1 // messages per turn, of which the last is solicited
+	if w == provider.WakeSolicited {
+		burst = max(1, min(3, a.attr.MaxRecvs/2, b.attr.MaxRecvs/2))
+	}
+	type receives struct {
+		*mem
+		region provider.Region
+		ids    []uint64
+	}
+	var all [2]receives
+	for i, e := range a.both() {
+		window := min(2*burst, e.attr.MaxRecvs)
+		m := x.mem(e, "receives", window*16)
+		all[i] = receives{m, e.register(m), make([]uint64, window)}
+		for k := range window {
+			all[i].ids[k] = e.must(e.recv(all[i].region.Segment(k*16, 16)))
+		}
+	}
 	var joins []func()
 	for i, e := range a.both() {
-		burst := 1 // messages per turn, of which the last is solicited
-		if w == provider.WakeSolicited {
-			burst = min(3, e.attr.MaxRecvs/2, e.peer.attr.MaxRecvs/2)
-		}
-		burst = max(burst, 1)
-		window := min(2*burst, e.attr.MaxRecvs)
-		mem := x.mem(e, "receives", window*16)
-		region := e.register(mem)
-		recvs := make([]uint64, window)
-		for k := range window {
-			recvs[k] = e.must(e.recv(region.Segment(k*16, 16)))
-		}
 		joins = append(joins, x.spawn(func() {
 			armed := int64(0)
 			timer := time.NewTimer(x.Wait)
@@ -327,18 +333,18 @@ func (x *rig) pingPong(w provider.Wake) {
 				var data [8]byte
 				for k := range burst {
 					binary.LittleEndian.PutUint64(data[:], uint64(round*burst+k))
-					e.retry(func() error { _, err := e.trySay(data[:], k == burst-1); return err })
+					e.say(data[:], k == burst-1)
 				}
 			}
 			answer := func(round int) {
 				for k := range burst {
 					n := round*burst + k
-					slot := n % window
-					e.sleepFor(recvs[slot], w, &armed, timer)
-					if got := binary.LittleEndian.Uint64(mem.b[slot*16:]); got != uint64(n) {
+					slot := n % len(all[i].ids)
+					e.sleepFor(all[i].ids[slot], w, &armed, timer)
+					if got := binary.LittleEndian.Uint64(all[i].b[slot*16:]); got != uint64(n) {
 						x.fatalf("%s: message %d arrived where %d was due", e.name, got, n)
 					}
-					recvs[slot] = e.must(e.recv(region.Segment(slot*16, 16)))
+					all[i].ids[slot] = e.must(e.recv(all[i].region.Segment(slot*16, 16)))
 				}
 			}
 			for round := range rounds {
