@@ -354,8 +354,8 @@ func describe(ends [2]*modelEnd) string {
 	s := ""
 	for _, e := range ends {
 		e.in.dst, e.out.p = nil, nil
-		s += fmt.Sprintf("\nend %d: win %+v owed %d want %v stuck %v held %d queue %d/%d recv %+v %+v in %+v out %+v err %v fin %v/%v writing %d",
-			e.dir, e.win, e.owed, e.peerWant, e.peerStuck, len(e.held), e.queue.len(), e.queued,
+		s += fmt.Sprintf("\nend %d: eof %v deaf %v gone %v ended %v done %v closing %v win %+v owed %d want %v stuck %v held %d queue %d/%d recv %+v %+v in %+v out %+v err %v fin %v/%v writing %d",
+			e.dir, e.core.eof, e.deaf, e.peerGone, e.ended, e.core.done, e.closing, e.win, e.owed, e.peerWant, e.peerStuck, len(e.held), e.queue.len(), e.queued,
 			short(e.recv[0]), short(e.recv[1]), e.in, e.out, e.err, e.finWanted, e.finSent, len(e.writing))
 	}
 	return s

@@ -195,6 +195,7 @@ func (c *core) pushed(s provider.Status) {
 		c.releaseOutbound()
 	}
 	if s != provider.StatusOK {
+		out.stop = true // the connection ends
 		if s != provider.StatusAborted && s != provider.StatusDisconnected {
 			c.fail(s, abortFailed)
 		}

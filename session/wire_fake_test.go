@@ -98,7 +98,7 @@ func (e *fakeEnd) deliver() bool {
 	e.out = e.out[1:]
 	switch m.op {
 	case provider.OpSend:
-		if e.peer.closed {
+		if e.peer.closed || e.peer.gone {
 			return true
 		}
 		if e.peer.tap != nil {
@@ -128,7 +128,7 @@ func (e *fakeEnd) deliver() bool {
 		if e.closed {
 			return true
 		}
-		if e.peer.closed {
+		if e.peer.closed || e.peer.gone {
 			s = provider.StatusDisconnected
 		} else if remote == nil || remote.rights&right == 0 || m.rdma.Offset > uint64(len(remote.b)) || n > uint64(len(remote.b))-m.rdma.Offset {
 			s = provider.StatusAccess
