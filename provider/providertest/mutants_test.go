@@ -1129,7 +1129,16 @@ var mutants = []mutant{
 	}},
 
 	// Extensions, neighbours, cost.
-	{name: "unsupported extension without error", rules: []string{"extension/unknown", "extension/cache"},
+	{name: "spinner that takes completions", rules: []string{"extension/spinner"}, end: func(e *faultyEnd) {
+		spinning(e, func() bool { return e.Endpoint.Poll(make([]provider.Completion, 1)) > 0 })
+	}},
+	{name: "spinner that arms", rules: []string{"extension/spinner"}, end: func(e *faultyEnd) {
+		spinning(e, func() bool { return e.Endpoint.Arm(provider.WakeAny) })
+	}},
+	{name: "spinner that sees things", rules: []string{"extension/spinner"}, end: func(e *faultyEnd) {
+		spinning(e, func() bool { return true })
+	}},
+	{name: "unsupported extension without error", rules: []string{"extension/unknown", "extension/cache", "extension/spinner"},
 		end: func(e *faultyEnd) {
 			e.extension = func(id provider.GUID) (any, error) {
 				ext, err := e.Endpoint.Extension(id)
@@ -1194,4 +1203,19 @@ func doubled(a provider.Attributes) provider.Attributes {
 	a.MaxSends *= 2
 	a.MaxRDMAs *= 2
 	return a
+}
+
+// spin is a Spinner.
+type spin func() bool
+
+func (s spin) Spin() bool { return s() }
+
+// spinning gives e the extension.
+func spinning(e *faultyEnd, s spin) {
+	e.extension = func(id provider.GUID) (any, error) {
+		if id == provider.GUIDSpinner {
+			return s, nil
+		}
+		return e.Endpoint.Extension(id)
+	}
 }

@@ -275,7 +275,6 @@ func provesNoListener(x *rig) {
 }
 
 func provesDialContext(x *rig) {
-	l := x.listen(1)
 	check := func(what string, d *attempt, want error) {
 		_, err := d.wait()
 		if !errors.Is(err, want) {
@@ -285,6 +284,8 @@ func provesDialContext(x *rig) {
 			x.errorf("%s: %v has status %q, which says something about the peer", what, err, s)
 		}
 	}
+	// Far from full: a request whose dialer has gone may keep its place until it is accepted, as with TCP.
+	l := x.listen(16)
 	begin := func(ctx context.Context) *attempt { return x.dial(ctx, netip.AddrPort{}, l.Addr()) }
 
 	ctx, cancel := context.WithCancel(x.ctx)
@@ -307,50 +308,41 @@ func provesDialContext(x *rig) {
 	x.connectPast(l)
 }
 
-// connectPast makes a connection with a listener that may still hold requests of dialers that have gone, which
-// fill its backlog until somebody notices.
+// connectPast makes a connection with a listener that may still hold requests of dialers that have gone.
 func (x *rig) connectPast(l provider.Listener) {
-	var (
-		d   *attempt
-		eps []provider.Endpoint
-	)
-	accepting := make(chan struct{})
-	stop := make(chan struct{})
-	x.loose.Go(func() {
-		defer close(accepting)
-		defer x.rescue()
-		for {
-			r, err := l.Accept()
-			if err != nil {
-				return
-			}
-			if ep, err := r.Accept(x.ctx); err == nil {
-				eps = append(eps, ep)
-			}
-			select {
-			case <-stop:
-				return
-			default:
-			}
-		}
-	})
+	d := x.dialTo(l.Addr())
 	for limit := time.Now().Add(x.Wait); ; {
-		d = x.dialTo(l.Addr())
-		if _, err := d.wait(); err == nil {
-			break
-		} else if provider.StatusOf(err) != provider.StatusRefused || time.Now().After(limit) {
+		r := x.request(l)
+		if !d.pending() {
+			_, err := d.wait()
 			x.fatalf("Dial after others were cancelled: %v", err)
 		}
-		time.Sleep(x.Quiet)
-	}
-	close(stop)
-	x.bounded("Listener.Close", func() { l.Close(); <-accepting })
-	for _, ep := range eps {
-		if ep.RemoteAddr() == d.ep.LocalAddr() {
-			a, _ := x.pair(d, ep)
-			a.talk()
-		} else {
-			x.adopt(ep, x.listener, "end of a dialer that has gone").gone()
+		var (
+			ep  provider.Endpoint
+			err error
+		)
+		x.bounded("Request.Accept", func() {
+			ctx, cancel := context.WithTimeout(x.ctx, x.Wait/2)
+			defer cancel()
+			ep, err = r.Accept(ctx)
+		})
+		if err == nil {
+			// It is ours, or of one that has gone, and ends.
+			e := x.adopt(ep, x.listener, "listener's end")
+			x.await("Dial to return, or the connection to end", func() bool { return !d.pending() || e.hasEnded() }, e)
+			if !e.hasEnded() {
+				got, err := d.wait()
+				if err != nil {
+					x.fatalf("Dial after others were cancelled: %v", err)
+				}
+				a := x.adopt(got, x.dialer, "dialer's end")
+				a.peer, e.peer, a.dialing = e, a, true
+				a.talk()
+				return
+			}
+		}
+		if time.Now().After(limit) {
+			x.fatalf("the listener has nothing but requests of dialers that have gone")
 		}
 	}
 }

@@ -11,6 +11,8 @@ var extensionRules = []rule{
 	{Rule{"extension/rdma-read", "GUIDRDMARead is an RDMAReader exactly where Attributes.RDMARead says so."},
 		provesReadExtension},
 	{Rule{"extension/cache", "GUIDCacheCallback is a CacheInvalidator, or unsupported."}, provesCacheExtension},
+	{Rule{"extension/spinner", "GUIDSpinner is a Spinner, or unsupported. Spin returns soon, takes nothing and arms nothing."},
+		provesSpinner},
 }
 
 func (e *end) unsupported(id provider.GUID) {
@@ -27,7 +29,7 @@ func provesUnknownExtension(x *rig) {
 	a, b := x.connect()
 	for _, e := range []*end{a, b} {
 		e.unsupported(provider.GUID{})
-		for _, known := range []provider.GUID{provider.GUIDRDMARead, provider.GUIDCacheCallback} {
+		for _, known := range []provider.GUID{provider.GUIDRDMARead, provider.GUIDCacheCallback, provider.GUIDSpinner} {
 			for i := range known {
 				id := known
 				id[i] ^= 0x10
@@ -67,5 +69,46 @@ func provesCacheExtension(x *rig) {
 		m.freeze()
 		x.refused("a write to memory that was deregistered and dropped from the cache", peer, e,
 			access{provider.OpWrite, r.Descriptor, 0, 64}, m)
+	})
+}
+
+func provesSpinner(x *rig) {
+	x.eachWay(func(from, to *end) {
+		ext, err := to.ep.Extension(provider.GUIDSpinner)
+		if err != nil {
+			to.unsupported(provider.GUIDSpinner)
+			return
+		}
+		s, ok := ext.(provider.Spinner)
+		if !ok {
+			x.fatalf("%s: Extension(GUIDSpinner) is a %T, no Spinner", to.name, ext)
+		}
+		spin := func() (ready bool) {
+			x.bounded("Spin", func() { ready = s.Spin() })
+			return ready
+		}
+		region := to.register(x.mem(to, "receive", 16))
+		first, second := to.must(to.recv(whole(region))), to.must(to.recv(whole(region)))
+		if spin() && to.poll() == 0 {
+			x.errorf("%s: Spin reports completions, and there are none", to.name)
+		}
+		to.arm(provider.WakeAny)
+		if spin() && to.poll() == 0 {
+			x.errorf("%s: Spin reports completions, and there are none", to.name)
+		}
+		from.say([]byte{1}, true)
+		to.wakes("a message after a Spin", 1)
+		for range 3 {
+			spin() // may be false where the provider has found that it does not pay off
+		}
+		to.poll()
+		if !to.isDone(first) {
+			x.errorf("%s: woken, then Spin, and Poll has no message", to.name)
+		}
+		from.say([]byte{2}, true)
+		x.await("a message", func() bool { spin(); to.poll(); return to.isDone(second) })
+		to.staysAt("after Spin, not armed", 1)
+		to.close()
+		spin()
 	})
 }

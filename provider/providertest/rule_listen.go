@@ -60,8 +60,8 @@ func provesNotOurs(x *rig) {
 	}
 	foreign := netip.MustParseAddr("192.0.2.77") // set aside for documentation
 	for _, p := range ps {
-		if p.Contains(foreign) {
-			x.skip("the provider serves every address")
+		if p.Addr() == foreign {
+			x.skip("the provider has even the address for documentation")
 		}
 	}
 	l, err := x.listener.Listen(netip.AddrPortFrom(foreign, 0), 1)
