@@ -95,10 +95,11 @@ func (s *Switch) judge(network string, d *net.Dialer, dst destination, res Resul
 	case err != nil:
 		return Result{}, err
 	case res.Session != nil:
+		s.negatives.won(dst.addr)
 		return res, nil
 	case f == nil:
 		res.Route.Reason = ReasonRaceLost
-		s.negatives.add(dst.addr, errLate)
+		s.negatives.late(dst.addr, errLate)
 		return res, nil
 	}
 	res.Route.Reason, res.Route.Peer, res.Route.Err = reasonOf(f.err), peerReasonOf(f.err), f.err

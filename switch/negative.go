@@ -21,7 +21,12 @@ type negatives struct {
 type negative struct {
 	err   error
 	until time.Time
+	late  int // lost races, as long as they are too few to tell; err is nil
 }
+
+// lateLimit is how many races in a row the SAN has to lose until that is remembered. One says little where both ends are
+// on a host that is busy, and keeping connections off the SAN costs more than another head start.
+const lateLimit = 3
 
 func newNegatives(ttl time.Duration) *negatives {
 	return &negatives{ttl: ttl, m: make(map[netip.AddrPort]negative)}
@@ -40,17 +45,36 @@ func (n *negatives) get(dst netip.AddrPort) error {
 }
 
 // add remembers that dst could not be reached because of err.
-func (n *negatives) add(dst netip.AddrPort, err error) {
+func (n *negatives) add(dst netip.AddrPort, err error) { n.put(dst, err, 0) }
+
+// late notes that the SAN has lost a race to dst, and remembers err once that has become a habit.
+func (n *negatives) late(dst netip.AddrPort, err error) { n.put(dst, err, 1) }
+
+func (n *negatives) put(dst netip.AddrPort, err error, late int) {
 	if n.ttl <= 0 {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := time.Now()
-	if _, ok := n.m[dst]; !ok && len(n.m) >= maxNegatives {
+	before, ok := n.m[dst]
+	if !ok && len(n.m) >= maxNegatives {
 		n.shrink(now)
 	}
-	n.m[dst] = negative{err: err, until: now.Add(n.ttl)}
+	if late > 0 && now.Before(before.until) {
+		late += before.late
+	}
+	if late > 0 && late < lateLimit {
+		err = nil
+	}
+	n.m[dst] = negative{err: err, until: now.Add(n.ttl), late: late}
+}
+
+// won notes that the SAN was fast enough.
+func (n *negatives) won(dst netip.AddrPort) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.m, dst)
 }
 
 // shrink makes room for one. It needs to be called with locked mutex.

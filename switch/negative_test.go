@@ -65,3 +65,30 @@ func TestNegativesOff(t *testing.T) {
 	n.add(dst1, errors.New("broken"))
 	assert.NoError(t, n.get(dst1))
 }
+
+func TestLateIsForgiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := errors.New("late")
+		n := newNegatives(30 * time.Second)
+		for range 2 {
+			for range lateLimit - 1 {
+				n.late(dst1, late)
+				assert.NoError(t, n.get(dst1))
+			}
+			n.won(dst1)
+		}
+		for range lateLimit {
+			time.Sleep(30 * time.Second)
+			assert.NoError(t, n.get(dst1))
+			n.late(dst1, late)
+		}
+		assert.NoError(t, n.get(dst1), "they were not in a row")
+		for range lateLimit - 1 {
+			n.late(dst1, late)
+		}
+		assert.Equal(t, late, n.get(dst1))
+		n.won(dst1)
+		assert.NoError(t, n.get(dst1))
+		assert.Empty(t, n.m)
+	})
+}
