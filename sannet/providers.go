@@ -12,16 +12,18 @@ import (
 
 	"sansock/emu"
 	"sansock/provider"
+	"sansock/provider/ofi"
 	sanswitch "sansock/switch"
 )
 
-// openers has the providers that are built in, by name. Files with a build tag add to it, and to
-// defaultProviders, before main starts.
+// openers has the providers by name. Without the build tag ofi, that one only says so.
 var openers = map[string]func() (provider.Provider, error){
 	"emu": func() (provider.Provider, error) { return emu.New(emu.Config{}) },
+	"ofi": func() (provider.Provider, error) { return ofi.Open(ofi.Config{}) },
 }
 
-// defaultProviders are those used where SANNET_PROVIDERS is not set, in order of preference.
+// defaultProviders are those used where SANNET_PROVIDERS is not set, in order of preference. The build tag ofi
+// adds that provider.
 var defaultProviders = []string{"emu"}
 
 // stack is a switch, and what is known of its making.

@@ -1,0 +1,5 @@
+//go:build ofi
+
+package sannet
+
+func init() { defaultProviders = append(defaultProviders, "ofi") }
