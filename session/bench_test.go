@@ -1,63 +1,16 @@
 package session_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"sansock/emu"
-	"sansock/provider"
 	"sansock/session"
 )
-
-// pair returns the two ends of a session over the emulator.
-func pair(t testing.TB, a, b emu.Config, cfg session.Config) (x, y *session.Conn) {
-	t.Helper()
-	if a.Fabric == nil {
-		a.Fabric = emu.NewFabric()
-	}
-	b.Fabric = a.Fabric
-	pa, err := emu.New(a)
-	require.NoError(t, err)
-	pb, err := emu.New(b)
-	require.NoError(t, err)
-	l, err := pb.Listen(netip.MustParseAddrPort("127.0.0.1:0"), 16)
-	require.NoError(t, err)
-	got := make(chan *session.Conn, 1)
-	go func() {
-		defer close(got)
-		r, err := l.Accept()
-		if err != nil {
-			return
-		}
-		ep, err := r.Accept(context.Background())
-		if err != nil {
-			return
-		}
-		if c, err := session.Negotiate(context.Background(), ep, session.Listener, cfg); err == nil {
-			got <- c
-		}
-	}()
-	ep, err := provider.Provider(pa).Dial(context.Background(), netip.AddrPort{}, l.Addr())
-	require.NoError(t, err)
-	x, err = session.Negotiate(context.Background(), ep, session.Dialer, cfg)
-	require.NoError(t, err)
-	y = <-got
-	require.NotNil(t, y)
-	t.Cleanup(func() {
-		x.Close()
-		y.Close()
-		l.Close()
-		pa.Close()
-		pb.Close()
-	})
-	return x, y
-}
 
 // tcpPair is the same over loopback TCP, to compare with.
 func tcpPair(t testing.TB) (net.Conn, net.Conn) {

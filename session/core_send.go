@@ -262,7 +262,7 @@ func (c *core) pump() {
 		c.post(kindNop, flagDrain, 0, 0, nil, true)
 	}
 	for c.draining && c.win.old() > 0 && c.canControl() {
-		c.post(kindNop, 0, 0, 0, nil, false)
+		c.post(kindNop, 0, 0, 0, nil, c.win.old() == 1) // the last one is waited for
 	}
 	c.draining = c.draining && c.win.old() > 0
 	if c.ackWanted && c.canControl() {
