@@ -656,10 +656,10 @@ func TestLingerExpires(t *testing.T) {
 				assert.Equal(t, 3*time.Second, time.Since(start))
 			} else {
 				assert.Zero(t, time.Since(start))
-				time.Sleep(session.CloseTimeout - 1)
+				time.Sleep(session.CloseTimeout - time.Nanosecond)
 				synctest.Wait()
 				assert.False(t, session.Over(x))
-				time.Sleep(2)
+				time.Sleep(2 * time.Nanosecond)
 				synctest.Wait()
 			}
 			assert.True(t, session.Over(x))

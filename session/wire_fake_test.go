@@ -340,12 +340,16 @@ func (e *fakeEnd) Close() error {
 	if e.closed {
 		return nil
 	}
-	// What was sent reaches the peer first, as the wire keeps the order; RDMA under way does not.
+	// What was sent reaches the peer first, as the wire keeps the order, up to the first operation that is cut short.
 	var out []fakeMsg
+	cut := false
 	for _, m := range e.out {
 		if m.op == provider.OpSend && m.free {
-			out = append(out, m)
-		} else if m.op == provider.OpRead || m.op == provider.OpWrite || !m.free {
+			if !cut {
+				out = append(out, m)
+			}
+		} else {
+			cut = true
 			e.complete(provider.Completion{Context: m.ctx, Op: m.op, Status: provider.StatusAborted}, true)
 		}
 	}
