@@ -154,6 +154,7 @@ func (e *endpoint) PostRecv(r provider.Recv) error {
 	s.posted++
 	e.posts[provider.OpRecv]++
 	e.recvs.push(v)
+	published()
 	e.in.descs[e.posted%slots].Store(packDesc(v.at, int(v.size), e.posted))
 	e.posted++
 	if e.held != nil {
@@ -215,6 +216,7 @@ func (e *endpoint) PostSend(s provider.Send) error {
 			}
 		}
 		w := e.out.descs[e.sent%slots].Load()
+		observed()
 		if w>>lapShift<<lapShift != lap(e.sent) {
 			return e.sendUnposted(&s, a, b, flag)
 		}
@@ -274,6 +276,7 @@ func (e *endpoint) sendFailed(s *provider.Send, st provider.Status) {
 
 // emit gives the peer an event. Called with mu held.
 func (e *endpoint) emit(k kind, arg uint8, n int, flag uint64, urgent bool) {
+	published()
 	e.out.events[e.events%slots].Store(packEvent(k, arg, n, flag, e.events))
 	e.events++
 	if k == evRequest {
@@ -313,6 +316,7 @@ func (e *endpoint) drain() {
 		if w>>lapShift<<lapShift != lap(e.head) {
 			return
 		}
+		observed()
 		if !e.event(w) {
 			e.end(provider.StatusLink)
 			return

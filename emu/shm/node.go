@@ -237,11 +237,14 @@ func (l *link) dial(ctx context.Context, local, remote netip.AddrPort) (e *endpo
 		return nil, false, err
 	}
 	e.answer = make(chan error, 1)
+	e.mu.Lock() // the answer waits until the question is complete
 	if err := l.enter(e); err != nil {
 		l.arena.release(e.inBlk)
+		e.mu.Unlock()
 		return nil, false, err
 	}
 	l.sendControl(control{kind: ctlRequest, conn: e.id, inbox: e.inBlk.at, local: local, remote: remote})
+	e.mu.Unlock()
 	select {
 	case err = <-e.answer:
 		if err == nil {

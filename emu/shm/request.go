@@ -90,6 +90,8 @@ func (r *Request) Accept(ctx context.Context) (provider.Endpoint, error) {
 	}
 	e.id, e.out = r.id, r.inbox
 	l := r.l
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	l.mu.Lock()
 	ok := l.asked[r.id] == r && !l.dead
 	if ok {

@@ -76,6 +76,7 @@ func (s *socket) sendFile(b []byte, fd int) error {
 
 // now needs tx.
 func (s *socket) now(b []byte, fd int) error {
+	published()
 	var oob []byte
 	if fd >= 0 {
 		oob = unix.UnixRights(fd)
@@ -137,6 +138,7 @@ func (s *socket) receive() (b []byte, files []int, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	observed()
 	files = rights(s.oob[:oobn])
 	if n == 0 || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
 		closeAll(files)
