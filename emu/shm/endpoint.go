@@ -71,6 +71,8 @@ type endpoint struct {
 	retired bool // what was shared has been given back
 
 	wake     func()
+	pausing  score // these two belong to the one who spins
+	yielding score
 	stale    []block // to be given back when the peer is gone
 	answer   chan error
 	accepted bool
@@ -590,6 +592,7 @@ func (e *endpoint) Close() error {
 	if e.closed {
 		return nil
 	}
+	e.forgetSpinner()
 	e.armed = 0
 	e.drain()
 	e.closed = true

@@ -228,5 +228,3 @@ func openSAN(t testing.TB, c Config) *san {
 	t.Cleanup(func() { s.Close() })
 	return s
 }
-
-func play(role string) int { return 1 }

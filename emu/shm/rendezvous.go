@@ -275,7 +275,7 @@ func (n *Node) linkTo(ctx context.Context, a netip.AddrPort) (*link, error) {
 			return n.meet(ctx, conn)
 		}
 		if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) {
-			return nil, &provider.Error{Status: provider.StatusLink, Err: err}
+			return nil, &provider.Error{Status: provider.StatusLink, Err: errors.New(err.Error())}
 		}
 	}
 	return nil, provider.StatusNoListener
@@ -316,12 +316,24 @@ func (n *Node) meet(ctx context.Context, conn *net.UnixConn) (*link, error) {
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	fail := func(err error) (*link, error) {
-		return nil, &provider.Error{Status: provider.StatusLink, Err: err}
+		s := provider.StatusLink
+		why := errors.New(err.Error()) // not the same error, as a reset would keep the switch from trying TCP
+		switch err {
+		case refusedUser, refusedClosed:
+			s = provider.StatusNoListener // nobody whom we could reach
+		case refusedMemory:
+			s = provider.StatusNoMemory
+		default:
+			if p := provider.StatusOf(err); p == provider.StatusNoMemory || p == provider.StatusLimit {
+				s = p
+			}
+		}
+		return nil, &provider.Error{Status: s, Err: why}
 	}
 	if ok, err := n.trusted(conn); err != nil {
 		return fail(err)
 	} else if !ok {
-		return fail(errors.New("another user listens there"))
+		return fail(refusedUser)
 	}
 	b, files, err := readPacket(conn)
 	if err != nil {

@@ -2,5 +2,132 @@
 
 package shm
 
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Looking again is worth while for as long as being woken on another core costs, which is tens of microseconds, and
+// only if nothing else is kept waiting. So one waiter of a process may spin, while it is the only one that waits at
+// all; first with pauses, which finds the answer of a peer on another core, then by yielding, which lets a peer on the same
+// core answer. Either part is left out while it does not pay off: where the peer is cannot be known, and changes.
+const (
+	soloWaits  = 8 // waits in a row by the same endpoint make it the only one
+	pauses     = 48
+	pauseBatch = 4
+	probeEvery = 32 // waits after which a part that did not pay off gets another chance
+	scoreLimit = 8
+	yieldTime  = 20 * time.Microsecond
+	yieldGuard = 150 * time.Microsecond // a yield that takes longer has given the core to somebody who computes
+	guardFirst = 20 * time.Millisecond
+	guardLast  = time.Second
+	procsEvery = 16 // waits after which GOMAXPROCS is looked at again
+)
+
+// spinning is of the whole process.
+var spinning struct {
+	busy  atomic.Bool
+	last  atomic.Pointer[endpoint]
+	run   atomic.Uint32 // waits of last in a row
+	procs atomic.Int32
+	guard atomic.Int64 // no yields before then
+	pause atomic.Int64 // how long the next guard is
+}
+
+var epoch = time.Now()
+
+// score is how a part of spinning has paid off for one endpoint.
+type score struct {
+	n      int8
+	misses uint8
+}
+
+// worth reports whether to try.
+func (s *score) worth() bool {
+	if s.n >= 0 {
+		return true
+	}
+	s.misses++
+	return s.misses%probeEvery == 0
+}
+
+func (s *score) note(hit bool) {
+	if hit {
+		s.n = min(max(s.n, 0)+2, scoreLimit)
+	} else {
+		s.n = max(s.n-1, -scoreLimit)
+	}
+}
+
 // Spin implements provider.Spinner.
-func (e *endpoint) Spin() (ready bool) { return false }
+func (e *endpoint) Spin() (ready bool) {
+	if spinning.last.Load() != e {
+		spinning.last.Store(e)
+		spinning.run.Store(0)
+		return e.ready()
+	}
+	run := spinning.run.Add(1)
+	if run < soloWaits {
+		return e.ready()
+	}
+	if run%procsEvery == soloWaits {
+		spinning.procs.Store(int32(runtime.GOMAXPROCS(0)))
+	}
+	if spinning.procs.Load() < 2 || !spinning.busy.CompareAndSwap(false, true) {
+		return e.ready()
+	}
+	defer spinning.busy.Store(false)
+	if e.pausing.worth() {
+		for range pauses / pauseBatch {
+			if e.ready() {
+				e.pausing.note(true)
+				return true
+			}
+			pause(pauseBatch)
+		}
+		e.pausing.note(false)
+	}
+	return e.yield()
+}
+
+// yield is the second part of Spin.
+func (e *endpoint) yield() bool {
+	start := time.Since(epoch)
+	if int64(start) < spinning.guard.Load() || !e.yielding.worth() {
+		return e.ready()
+	}
+	for now := start; now-start < yieldTime; {
+		if e.ready() {
+			e.yielding.note(true)
+			spinning.pause.Store(int64(guardFirst))
+			return true
+		}
+		unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		before := now
+		now = time.Since(epoch)
+		if now-before > yieldGuard {
+			length := max(spinning.pause.Load(), int64(guardFirst))
+			spinning.guard.Store(int64(now) + length)
+			spinning.pause.Store(min(2*length, int64(guardLast)))
+			return e.ready()
+		}
+	}
+	e.yielding.note(false)
+	return e.ready()
+}
+
+// ready reports whether there is something to poll.
+func (e *endpoint) ready() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.comps.n > 0 || e.over {
+		return e.comps.n > 0 || e.recvs.n > 0 || e.disc == discPending || e.stuck()
+	}
+	return e.in.events[e.head%slots].Load()>>lapShift<<lapShift == lap(e.head)
+}
+
+// forgetSpinner lets go of an endpoint that is closed.
+func (e *endpoint) forgetSpinner() { spinning.last.CompareAndSwap(e, nil) }

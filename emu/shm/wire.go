@@ -41,7 +41,7 @@ const (
 	refusedClosed
 )
 
-var refusalText = [...]string{"", "the peer does not trust this user", "the peer has no memory", "the peer is closing"}
+var refusalText = [...]string{"", "another user listens there", "the peer has no memory", "the peer is closing"}
 
 func (r refusal) Error() string {
 	if int(r) < len(refusalText) {

@@ -1,0 +1,428 @@
+//go:build linux
+
+package shm
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sansock/provider"
+	"sansock/session"
+)
+
+// The other process of a test is the test binary in a role. It says where it listens in its first line of output, and
+// ends when its input does.
+
+var roles = map[string]func(s *san, l provider.Listener) error{
+	"echo":  serveWith(echo),
+	"sum":   serveWith(sum),
+	"sink":  serveWith(copyOut),
+	"mute":  serveWith(func(c net.Conn) { select {} }),
+	"deaf":  func(*san, provider.Listener) error { select {} },
+	"plain": plain,
+}
+
+func play(role string) int {
+	if runtime.GOOS != "linux" {
+		return 1
+	}
+	if strings.HasPrefix(role, "tcp-") {
+		return playTCP(role)
+	}
+	s := newSAN(Config{Space: os.Getenv("SANSOCK_SHM_SPACE")})
+	l, err := s.Listen(loopback, 4096)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(l.Addr().Port())
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	if err := roles[role](s, l); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func playTCP(role string) int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 1
+	}
+	fmt.Println(l.Addr().(*net.TCPAddr).Port)
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	do := map[string]func(net.Conn){
+		"tcp-echo": echo, "tcp-sink": copyOut,
+	}[role]
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return 1
+		}
+		go do(c)
+	}
+}
+
+func copyOut(c net.Conn) {
+	buf := make([]byte, 256<<10)
+	for {
+		if _, err := c.Read(buf); err != nil {
+			return
+		}
+	}
+}
+
+// serveWith accepts sessions and has f serve each.
+func serveWith(f func(net.Conn)) func(*san, provider.Listener) error {
+	return func(s *san, l provider.Listener) error {
+		for {
+			ep, err := accept(l)
+			if errors.Is(err, net.ErrClosed) {
+				return err
+			}
+			if err != nil {
+				continue
+			}
+			go func() {
+				c, err := session.Negotiate(context.Background(), ep, session.Listener, session.Config{})
+				if err == nil {
+					f(conn{c})
+					c.Close()
+				}
+			}()
+		}
+	}
+}
+
+func echo(c net.Conn) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := c.Read(buf)
+		if err != nil {
+			return
+		}
+		if _, err := c.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// sum answers with the checksum of all that came before the end.
+func sum(c net.Conn) {
+	h := crc32.NewIEEE()
+	if _, err := io.Copy(h, c); err == nil {
+		fmt.Fprintf(c, "%08x", h.Sum32())
+	}
+}
+
+// plain echoes messages without a session, and is woken for each.
+func plain(s *san, l provider.Listener) error {
+	for {
+		ep, err := accept(l)
+		if err != nil {
+			return err
+		}
+		go func() {
+			e := newEnd(nil, ep)
+			defer e.Close()
+			r, err := e.Allocate(32 * 64)
+			if err != nil {
+				return
+			}
+			for i := range 32 {
+				e.PostRecv(provider.Recv{Context: uint64(i), Buffer: r.Segment(i*64, 64)})
+			}
+			for {
+				c := e.next()
+				if c.Op != provider.OpRecv || c.Status != provider.StatusOK {
+					return
+				}
+				m := append([]byte(nil), r.Bytes[c.Context*64:][:c.Len]...)
+				e.PostRecv(provider.Recv{Context: c.Context, Buffer: r.Segment(int(c.Context)*64, 64)})
+				e.PostSend(provider.Send{Inline: [2][]byte{m}, Solicited: true})
+			}
+		}()
+	}
+}
+
+// conn makes a net.Conn of a session.
+type conn struct{ *session.Conn }
+
+func (c conn) LocalAddr() net.Addr  { return nil }
+func (c conn) RemoteAddr() net.Addr { return nil }
+
+// process is another process.
+type process struct {
+	*exec.Cmd
+	in   io.WriteCloser
+	addr netip.AddrPort
+	once sync.Once
+}
+
+// start runs the test binary in a role. It is killed with the test.
+func start(t testing.TB, role, space string) *process {
+	p := &process{Cmd: exec.Command(os.Args[0])}
+	p.Env = append(os.Environ(), roleVar+"="+role, "SANSOCK_SHM_SPACE="+space)
+	p.Stderr = os.Stderr
+	var err error
+	p.in, err = p.StdinPipe()
+	require.NoError(t, err)
+	out, err := p.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.Start())
+	t.Cleanup(p.kill)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err, "the other process has said nothing")
+	port, err := strconv.ParseUint(strings.TrimSpace(line), 10, 16)
+	require.NoError(t, err)
+	p.addr = netip.AddrPortFrom(loopback.Addr(), uint16(port))
+	return p
+}
+
+func (p *process) kill() {
+	p.once.Do(func() {
+		p.Process.Kill()
+		p.in.Close()
+		p.Wait()
+	})
+}
+
+// dial makes a session with the process.
+func (p *process) dial(t testing.TB, s *san) *session.Conn {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	ep, err := s.Dial(ctx, netip.AddrPort{}, p.addr)
+	require.NoError(t, err)
+	c, err := session.Negotiate(ctx, ep, session.Dialer, session.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func space(t testing.TB) string { return fmt.Sprint(os.Getpid(), t.Name()) }
+
+func TestEcho(t *testing.T) {
+	p := start(t, "echo", space(t))
+	s := openSAN(t, Config{Space: space(t)})
+	for range 3 {
+		c := p.dial(t, s)
+		for _, n := range []int{1, 64, 1000, 16 << 10, 300 << 10, 1 << 20} {
+			data := make([]byte, n)
+			for i := range data {
+				data[i] = byte(i * n)
+			}
+			go c.Write(data)
+			got := make([]byte, n)
+			_, err := io.ReadFull(c, got)
+			require.NoError(t, err)
+			require.Equal(t, data, got)
+		}
+		require.NoError(t, c.Close())
+	}
+	require.Len(t, s.links, 1)
+}
+
+func TestStream(t *testing.T) {
+	p := start(t, "sum", space(t))
+	s := openSAN(t, Config{Space: space(t)})
+	c := p.dial(t, s)
+	h := crc32.NewIEEE()
+	data := make([]byte, 1<<20)
+	x := uint32(1)
+	for sent, i := 0, 0; sent < 100<<20; i++ {
+		n := 1 + int(x>>8)%len(data)
+		for k := 0; k < n; k += 61 {
+			x = x*1664525 + 1013904223
+			data[k] = byte(x >> 24)
+		}
+		h.Write(data[:n])
+		_, err := c.Write(data[:n])
+		require.NoError(t, err)
+		sent += n
+	}
+	require.NoError(t, c.CloseWrite())
+	got, err := io.ReadAll(c)
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprintf("%08x", h.Sum32()), string(got))
+}
+
+func TestDeadlineAndClose(t *testing.T) {
+	p := start(t, "mute", space(t))
+	s := openSAN(t, Config{Space: space(t)})
+	c := p.dial(t, s)
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
+	_, err := c.Read(make([]byte, 1))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.NoError(t, c.SetReadDeadline(time.Time{}))
+	done := make(chan error)
+	go func() {
+		_, err := c.Read(make([]byte, 1))
+		done <- err
+	}()
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, <-done, net.ErrClosed)
+}
+
+// TestKilled kills the peer while everything waits for it.
+func TestKilled(t *testing.T) {
+	s := openSAN(t, Config{Space: space(t)})
+	rounds := 10
+	if testing.Short() {
+		rounds = 2
+	}
+	for round := range rounds {
+		p := start(t, "mute", space(t))
+		c, w := p.dial(t, s), p.dial(t, s)
+		q := start(t, "deaf", space(t))
+		errs := make(chan error, 3)
+		go func() {
+			_, err := c.Read(make([]byte, 1))
+			errs <- err
+		}()
+		go func() {
+			_, err := w.Write(make([]byte, 32<<20))
+			errs <- err
+		}()
+		dialed := make(chan error)
+		go func() {
+			_, err := s.Dial(context.Background(), netip.AddrPort{}, q.addr)
+			dialed <- err
+		}()
+		time.Sleep(time.Duration(round) * 3 * time.Millisecond) // another moment every time
+		p.kill()
+		for range 2 {
+			require.ErrorIs(t, <-errs, syscall.ECONNRESET)
+		}
+		q.kill()
+		err := <-dialed
+		require.Error(t, err)
+		require.NotErrorIs(t, err, syscall.ECONNRESET) // TCP has to be tried, and knows better
+		c.Close()
+		w.Close()
+	}
+	require.Eventually(t, func() bool {
+		s.Node.mu.Lock()
+		defer s.Node.mu.Unlock()
+		return len(s.links) == 0 && s.memory.Load() == 0 && len(s.flows[0])+len(s.flows[1]) == 0
+	}, 5*time.Second, 10*time.Millisecond, "something is left of the dead")
+}
+
+// TestKilledMessages has a peer send, and die: what had arrived is received, then comes the end.
+func TestKilledMessages(t *testing.T) {
+	p := start(t, "plain", space(t))
+	s := openSAN(t, Config{Space: space(t)})
+	ep, err := s.Dial(context.Background(), netip.AddrPort{}, p.addr)
+	require.NoError(t, err)
+	defer ep.Close()
+	e := newEnd(t, ep)
+	e.receives(8, 64)
+	e.say("hello")
+	require.Equal(t, provider.Completion{Op: provider.OpRecv, Len: 5}, e.next()) // now the peer has posted receives
+	for range 3 {
+		e.say("again")
+	}
+	for i := uint64(1); i < 4; i++ {
+		require.Equal(t, provider.Completion{Op: provider.OpRecv, Context: i, Len: 5}, e.next())
+	}
+	p.kill()
+	for i := uint64(4); i < 8; i++ {
+		require.Equal(t, provider.Completion{Op: provider.OpRecv, Context: i, Status: provider.StatusAborted}, e.next())
+	}
+	require.Equal(t, provider.Completion{Op: provider.OpDisconnect, Status: provider.StatusDisconnected}, e.next())
+}
+
+// TestStopped stops the peer: nothing is lost when it goes on.
+func TestStopped(t *testing.T) {
+	p := start(t, "echo", space(t))
+	s := openSAN(t, Config{Space: space(t)})
+	c := p.dial(t, s)
+	require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
+	require.Eventually(t, func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid))
+		return err == nil && strings.Contains(string(stat), ") T ")
+	}, 5*time.Second, time.Millisecond)
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
+	_, err := c.Write([]byte("hello"))
+	require.NoError(t, err)
+	_, err = c.Read(make([]byte, 5))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	_, err = s.Dial(ctx, netip.AddrPort{}, p.addr)
+	cancel()
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, p.Process.Signal(syscall.SIGCONT))
+	require.NoError(t, c.SetReadDeadline(time.Time{}))
+	b := make([]byte, 5)
+	_, err = io.ReadFull(c, b)
+	require.NoError(t, err)
+	require.Equal(t, "hello", string(b))
+}
+
+// TestInherit looks at what a child process gets.
+func TestInherit(t *testing.T) {
+	p := start(t, "mute", space(t))
+	s := openSAN(t, Config{Space: space(t)})
+	p.dial(t, s)
+	out, err := exec.Command("ls", "-l", "/proc/self/fd").CombinedOutput()
+	require.NoError(t, err)
+	require.NotContains(t, string(out), "socket:")
+	require.NotContains(t, string(out), "eventfd")
+	require.NotContains(t, string(out), "memfd")
+}
+
+// TestWake bounces messages with pauses around the time for which a waiter spins.
+func TestWake(t *testing.T) {
+	rounds := 3000
+	if v := os.Getenv("SANSOCK_WAKES"); v != "" {
+		rounds, _ = strconv.Atoi(v)
+	}
+	p := start(t, "plain", space(t))
+	s := openSAN(t, Config{Space: space(t)})
+	ep, err := s.Dial(context.Background(), netip.AddrPort{}, p.addr)
+	require.NoError(t, err)
+	defer ep.Close()
+	e := newEnd(t, ep)
+	r := e.receives(16, 64)
+	x, err := e.Extension(provider.GUIDSpinner)
+	require.NoError(t, err)
+	spinner := x.(provider.Spinner)
+	limit := time.AfterFunc(10*time.Minute, func() { panic("a wake-up was lost") })
+	if rounds <= 3000 {
+		limit.Reset(time.Minute)
+	}
+	defer limit.Stop()
+	for i := range rounds {
+		e.say("x")
+		spinner.Spin()
+		c := e.next()
+		require.Equal(t, provider.OpRecv, c.Op)
+		require.NoError(t, e.PostRecv(provider.Recv{Context: c.Context, Buffer: r.Segment(int(c.Context)*64, 64)}))
+		if i%3 == 0 {
+			for until := time.Now().Add(time.Duration(i%200) * 200 * time.Nanosecond); time.Now().Before(until); {
+			}
+		}
+	}
+}
