@@ -222,6 +222,7 @@ type faultyEnd struct {
 	recvs  map[uint64]provider.Segment
 	posted int // receives ever posted
 	waiter func()
+	look   func() // what polling does for the peer
 }
 
 func (w *world) wrap(ep provider.Endpoint) *faultyEnd {

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"runtime"
+	"sync/atomic"
 	"syscall"
 
 	"sansock/provider"
@@ -245,23 +247,34 @@ func provesCloseConcurrent(x *rig) {
 				}
 				d := peer.expose(x.mem(peer, "target", 64), provider.RightWrite).Descriptor
 				local := e.scratch(16)
-				posts := []func() error{
-					func() error { _, err := e.recv(local); return err },
-					func() error { _, err := e.send(local, true); return err },
-					func() error { _, err := e.write(local, d, 0); return err },
-					func() error { _, err := e.trySay([]byte{1}, true); return err },
-				}
+				recv := func() error { _, err := e.recv(local); return err }
+				write := func() error { _, err := e.write(local, d, 0); return err }
+				send := func() error { _, err := e.send(local, true); return err }
+				say := func() error { _, err := e.trySay([]byte{1}, true); return err }
+				// No more messages than receives, and then other operations until the end.
 				var joins []func()
-				for _, post := range posts {
+				var step atomic.Int64
+				steps := make(chan struct{}, 1)
+				for _, post := range [][2]func() error{{recv, recv}, {send, recv}, {write, write}, {say, write}} {
 					joins = append(joins, x.spawn(func() {
-						for range n / 2 { // the sends are no more than the receives
-							switch err := post(); provider.StatusOf(err) {
+						for i := range 500 {
+							do := post[0]
+							if i >= n/2 {
+								do = post[1]
+							}
+							switch err := do(); provider.StatusOf(err) {
 							case provider.StatusOK, provider.StatusQueueFull:
 							case provider.StatusClosed, provider.StatusDisconnected:
 								return
 							default:
 								x.fatalf("%s: posting while it is closed: %v", e.name, err)
 							}
+							step.Add(1)
+							select {
+							case steps <- struct{}{}:
+							default:
+							}
+							runtime.Gosched()
 						}
 					}))
 				}
@@ -269,9 +282,16 @@ func provesCloseConcurrent(x *rig) {
 					for range n {
 						e.poll()
 						e.ep.Arm(provider.WakeAny)
+						runtime.Gosched()
 					}
 				}))
-				jitter(round)
+				for step.Load() < int64(5+7*round%60) {
+					select {
+					case <-steps:
+					case <-x.failed:
+						runtime.Goexit()
+					}
+				}
 				if byPeer {
 					peer.close()
 					e.gone()

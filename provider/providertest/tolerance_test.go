@@ -1,0 +1,162 @@
+package providertest_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"sansock/emu"
+	"sansock/provider"
+	"sansock/provider/providertest"
+)
+
+// TestTolerance shows that the suite takes what the contract leaves to the hardware.
+func TestTolerance(t *testing.T) {
+	for _, m := range tolerated {
+		t.Run(m.name, func(t *testing.T) {
+			c := m.config()
+			c.Waive = map[string]string{"cost/allocations": "the wrapper allocates"}
+			for _, rule := range m.rules {
+				c.Waive[rule] = "see " + m.name
+			}
+			assert.Empty(t, check(t, c))
+		})
+	}
+}
+
+// TestWaived shows that what is waived is not tested.
+func TestWaived(t *testing.T) {
+	m := tolerated[len(tolerated)-1]
+	c := m.config()
+	assert.NotEmpty(t, check(t, c, m.rules...))
+	c.Waive = map[string]string{m.rules[0]: "cannot tell"}
+	assert.Empty(t, check(t, c, m.rules...))
+}
+
+// races are the rules for which a wrapper would need the emulator's locks.
+var races = []string{"protect/deregister-race", "protect/close-race"}
+
+// tolerated are not mistakes. Their rules are waived.
+var tolerated = []mutant{
+	{name: "refused writes complete as successes", end: func(e *faultyEnd) {
+		e.see = func(c *provider.Completion) bool {
+			if c.Op == provider.OpWrite && c.Status == provider.StatusAccess {
+				c.Status = provider.StatusOK
+			}
+			return true
+		}
+	}},
+	{name: "refused accesses are aborted", end: func(e *faultyEnd) {
+		e.see = func(c *provider.Completion) bool {
+			if c.Status == provider.StatusAccess {
+				c.Status = provider.StatusAborted
+			}
+			return true
+		}
+	}},
+	{name: "refused accesses spare the connection", rules: races, end: func(e *faultyEnd) {
+		e.rdma = func(op provider.Op, r provider.RDMA) error {
+			p := e.peer()
+			x := e.find(func(x *exposure) bool {
+				return x.Descriptor == r.Remote && x.owner == p && x.rights&needs(op) != 0 && !x.gone
+			})
+			if p == nil || p.closed.Load() || e.closed.Load() || inside(x, r) != nil || len(r.Local.Bytes) > e.Attributes().MaxRDMA {
+				return e.pass(op, r)
+			}
+			e.inject(provider.Completion{Context: r.Context, Op: op, Status: provider.StatusAccess})
+			return nil
+		}
+	}},
+	{name: "the owner has to look for a read to go on", rules: races, end: func(e *faultyEnd) {
+		var mu sync.Mutex
+		var waiting []provider.RDMA
+		over := false // OpDisconnect has come
+		e.see = func(c *provider.Completion) bool {
+			if c.Op != provider.OpDisconnect {
+				return true
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			over = true
+			e.qmu.Lock()
+			defer e.qmu.Unlock()
+			for _, r := range waiting {
+				e.extra = append(e.extra, provider.Completion{Context: r.Context, Op: provider.OpRead, Status: provider.StatusAborted})
+			}
+			waiting = nil
+			e.extra = append(e.extra, *c)
+			return false
+		}
+		flush := func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, r := range waiting {
+				if err := e.pass(provider.OpRead, r); err != nil {
+					e.inject(provider.Completion{Context: r.Context, Op: provider.OpRead, Status: provider.StatusAborted})
+				}
+			}
+			waiting = nil
+		}
+		e.rdma = func(op provider.Op, r provider.RDMA) error {
+			p := e.peer()
+			if op == provider.OpWrite || p == nil {
+				return e.pass(op, r)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if over || e.closed.Load() || len(waiting) == e.Attributes().MaxRDMAs {
+				return e.pass(op, r)
+			}
+			waiting = append(waiting, r)
+			p.qmu.Lock()
+			p.look = flush
+			p.qmu.Unlock()
+			return nil
+		}
+		e.poll = func(c []provider.Completion) int {
+			e.qmu.Lock()
+			look := e.look
+			e.qmu.Unlock()
+			if look != nil {
+				look()
+			}
+			return e.polled(c)
+		}
+		e.close = func() error {
+			flush()
+			if e.look != nil {
+				e.look()
+			}
+			return e.Endpoint.Close()
+		}
+		e.deregister = func(h provider.Handle) error {
+			flush()
+			if e.look != nil {
+				e.look()
+			}
+			return e.Endpoint.Deregister(h)
+		}
+	}},
+	{name: "registration of local memory, small limits", conf: emu.Config{LocalRegistration: true, MaxMessage: 512, MaxInline: -1,
+		MaxRDMA: 5000, MaxRecvs: 16, MaxSends: 2, MaxRDMAs: 2}},
+	{name: "solicited messages cannot be told apart", rules: []string{"wake/unsolicited"}, end: func(e *faultyEnd) {
+		e.arm = func(w provider.Wake) bool {
+			if w == provider.WakeSolicited {
+				w = provider.WakeAny
+			}
+			return e.Endpoint.Arm(w)
+		}
+	}},
+}
+
+// TestRules shows that rules are told apart and described.
+func TestRules(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, r := range providertest.Rules() {
+		assert.Regexp(t, `^[a-z]+/[a-z-]+$`, r.Name)
+		assert.False(t, seen[r.Name], r.Name)
+		assert.Regexp(t, `\.\)?$`, r.Promise)
+		seen[r.Name] = true
+	}
+}
