@@ -13,7 +13,7 @@ import (
 	"sansock/session"
 )
 
-// pipes are ways from here to here, to compare: Go's TCP and a session over the fabric under test, between the same addresses.
+// pipes are ways to compare: Go's TCP, and a session over the fabric under test, between the same addresses.
 var pipes = []struct {
 	name string
 	make func(b *testing.B) (x, y io.ReadWriteCloser)

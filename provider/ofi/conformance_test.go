@@ -28,6 +28,9 @@ func conformance() providertest.Config {
 	if testFabric != fabricTCP {
 		c.Quiet = 200 * time.Millisecond // the device is emulated in an emulated machine
 		c.Rounds = 20
+		if testing.Short() {
+			c.Rounds = 4
+		}
 	}
 	return c
 }

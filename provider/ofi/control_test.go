@@ -23,9 +23,6 @@ func TestNegativeControl(t *testing.T) {
 	if testFabric == fabricTCP {
 		t.Skip("the tcp fabric has no registration cache")
 	}
-	if testing.Short() {
-		t.Skip("takes as long again as the rules themselves")
-	}
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	c := exec.Command(exe, "-test.run=^TestRegistrationCache$", "-test.v")

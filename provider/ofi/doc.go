@@ -9,8 +9,6 @@
 // memory, nobody else's load overruns its queue, and an idle one sleeps in Go's network poller.
 package ofi
 
-import "os"
-
 // Config says which fabric to open. Empty fields are taken from the environment, whose variables are named below.
 type Config struct {
 	// Fabric is the libfabric provider: "verbs", or "tcp". Empty (SANNET_OFI_FABRIC): the best that has a device, which does
@@ -20,17 +18,6 @@ type Config struct {
 
 	// Device is the libfabric domain to use alone, such as mlx5_0, or eth0 for tcp (SANNET_OFI_DEVICE). Empty: all.
 	Device string
-}
-
-// withEnvironment fills in what c leaves open.
-func (c Config) withEnvironment() Config {
-	if c.Fabric == "" {
-		c.Fabric = os.Getenv("SANNET_OFI_FABRIC")
-	}
-	if c.Device == "" {
-		c.Device = os.Getenv("SANNET_OFI_DEVICE")
-	}
-	return c
 }
 
 // name is the name of the provider.

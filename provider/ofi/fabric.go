@@ -91,8 +91,9 @@ type fabric struct {
 	c     *cFabric
 	queue *eventQueue
 
-	// mu is held while an event is read and handed over, and while an endpoint is closed, so that no event of an
-	// endpoint is taken for one of another which has got the same memory. Endpoints' mutexes come after it.
+	// mu is held while an event is read and handed over, and while eps changes. The library drops the events of an
+	// endpoint that is closed, so with this none is taken for one of another which has got the same memory. Endpoints'
+	// mutexes come after it.
 	mu   sync.Mutex
 	eps  map[uintptr]*endpoint
 	refs int
@@ -140,8 +141,8 @@ func (f *fabric) with(e *endpoint, call func() error) error {
 // detach closes e's endpoint of the fabric.
 func (f *fabric) detach(e *endpoint) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	delete(f.eps, e.fid)
+	f.mu.Unlock()
 	e.c.shutdown()
 	e.c.close()
 }

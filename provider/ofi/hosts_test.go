@@ -42,7 +42,8 @@ func TestTwoHosts(t *testing.T) {
 	t.Cleanup(func() { ip("netns", "del", left) })
 	require.NoError(t, ip("netns", "add", right))
 	t.Cleanup(func() { ip("netns", "del", right) })
-	if err := ip("link", "add", "sanleft", "netns", left, "type", "veth", "peer", "name", "sanright", "netns", right); err != nil {
+	cable := []string{"link", "add", "sanleft", "netns", left, "type", "veth", "peer", "name", "sanright", "netns", right}
+	if err := ip(cable...); err != nil {
 		t.Skip("veth is not permitted here: ", err)
 	}
 	for _, h := range [][3]string{{left, "sanleft", "10.98.0.1/24"}, {right, "sanright", "10.98.0.2/24"}} {

@@ -1,6 +1,6 @@
 //go:build ofi && cgo && linux
 
-package ofi
+package ofi_test
 
 import (
 	"bytes"
@@ -14,16 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sansock/provider"
+	"sansock/provider/ofi"
 	"sansock/sannet"
 	sanswitch "sansock/switch"
 )
 
 // TestHTTP has net/http's client and server talk over the fabric, as two programs would.
 func TestHTTP(t *testing.T) {
-	p := opened(t)
+	p := ofi.Opened(t)
 	sw := sanswitch.New(sanswitch.Config{Providers: []provider.Provider{p}, HeadStart: 20 * time.Second})
 	defer sw.Close()
-	ln, err := (&sannet.ListenConfig{Switch: sw}).Listen(t.Context(), "tcp", net.JoinHostPort(testAddr.Addr().String(), "0"))
+	ln, err := (&sannet.ListenConfig{Switch: sw}).Listen(t.Context(), "tcp", net.JoinHostPort(ofi.TestAddr.Addr().String(), "0"))
 	require.NoError(t, err)
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); !ok {
@@ -62,7 +63,7 @@ func TestHTTP(t *testing.T) {
 	require.Len(t, used, 1, "one connection is kept alive")
 	info, ok := sannet.InfoOf(used[0])
 	require.True(t, ok)
-	require.Equal(t, name, info.Provider)
+	require.Equal(t, "ofi", info.Provider)
 	transport.CloseIdleConnections()
 	require.NoError(t, srv.Shutdown(t.Context()))
 	require.ErrorIs(t, <-served, http.ErrServerClosed)

@@ -16,9 +16,6 @@ func carrier(p uint16) uint16 {
 
 const reserved = 1024 // ports below are for the superuser
 
-// anyPort chooses a port of the SAN that has a good chance to be free, along with its carrier, which is below those from which
-// systems take the ports of clients.
+// anyPort chooses a port of the SAN that has a good chance to be free, along with its carrier, which is below the ports that
+// systems give to clients.
 func anyPort() uint16 { return uint16(49152 + rand.IntN(1<<16-49152)) }
-
-// portTries bounds how often a port is chosen.
-const portTries = 64

@@ -8,12 +8,24 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 
 	"sansock/provider"
 )
+
+// withEnvironment fills in what c leaves open.
+func (c Config) withEnvironment() Config {
+	if c.Fabric == "" {
+		c.Fabric = os.Getenv("SANNET_OFI_FABRIC")
+	}
+	if c.Device == "" {
+		c.Device = os.Getenv("SANNET_OFI_DEVICE")
+	}
+	return c
+}
 
 // The fabrics that are known to work.
 const (
@@ -24,14 +36,14 @@ const (
 // preferred are the fabrics to choose from, best first.
 var preferred = []string{fabricVerbs}
 
-// Sizes of an endpoint's queues, as far as the fabric has as much.
+// Sizes of an endpoint's queues, as far as the fabric has as much. A session uses less, and memory goes with them.
 const (
-	maxRecvs   = 128
-	maxSends   = 64
-	maxRDMAs   = 32
-	maxInlines = 192 // more than a peer has receives
-	spareTx    = 4   // the first message, and fences
-	spareRx    = 4   // the receive for the peer's first message
+	maxRecvs   = 64
+	maxSends   = 32
+	maxRDMAs   = 16
+	maxInlines = 96 // more than a peer has receives
+	spareTx    = 4  // the first message, and fences
+	spareRx    = 4  // the receive for the peer's first message
 	queueTx    = maxSends + maxRDMAs + maxInlines + spareTx
 	queueRx    = maxRecvs + spareRx
 )
@@ -39,9 +51,15 @@ const (
 const (
 	maxMessage = 1 << 20
 	maxRDMA    = 1 << 30
-	threshold  = 64 << 10
 	buffered   = 1 << 20
+
+	// From where on RDMA pays off. Over sockets every byte is copied anyway, and a fence costs a round trip.
+	threshold        = 64 << 10
+	thresholdSockets = 512 << 10
 )
+
+// portTries bounds how often Listen chooses a port.
+const portTries = 64
 
 // Provider is an opened fabric.
 type Provider struct {
@@ -139,10 +157,14 @@ func openKind(kind, device string) (*Provider, error) {
 
 // attributes are those of an endpoint on i.
 func (p *Provider) attributes(i *info) provider.Attributes {
+	rdma := threshold
+	if p.kind == fabricTCP {
+		rdma = thresholdSockets
+	}
 	return provider.Attributes{
 		MaxMessage:        int(min(i.message, maxMessage)),
 		MaxRDMA:           int(min(i.message, maxRDMA)),
-		RDMAThreshold:     threshold,
+		RDMAThreshold:     rdma,
 		MaxInline:         i.inject,
 		MaxRecvs:          max(min(maxRecvs, i.rx-spareRx), 1),
 		MaxSends:          max(min(maxSends, i.tx*maxSends/queueTx), 1),
