@@ -1,6 +1,7 @@
 package emu
 
 import (
+	"math/rand/v2"
 	"net/netip"
 	"sync"
 
@@ -21,6 +22,10 @@ type Fabric struct {
 	ports     map[uint16]int // users of every port
 	conns     map[flow]struct{}
 	next      uint16 // ephemeral port to try first
+
+	// Never changed.
+	shared bool // with the fabrics of that name of other processes
+	name   string
 }
 
 // flow tells a connection from all others.
@@ -36,8 +41,18 @@ func NewFabric() *Fabric {
 	}
 }
 
-// processFabric is where providers are by default, so that all of a process reach each other.
-var processFabric = NewFabric()
+// SharedFabric returns a fabric with nothing on it from this process, whose providers also reach those on fabrics of the
+// same name in other processes of the user.
+func SharedFabric(name string) *Fabric {
+	f := NewFabric()
+	f.shared, f.name = true, name
+	// Others choose their ports by themselves.
+	f.next = firstEphemeral + uint16(rand.IntN(lastEphemeral-firstEphemeral+1))
+	return f
+}
+
+// defaultFabric is where providers are by default, so that all of a user reach each other.
+var defaultFabric = SharedFabric("")
 
 // clean brings an address into the form that the fabric's maps compare. Only link-local addresses have zones.
 func clean(a netip.AddrPort) netip.AddrPort {
@@ -156,6 +171,14 @@ func (f *Fabric) pickUp(local, remote netip.AddrPort) (netip.AddrPort, error) {
 	f.conns[flow{local, remote}] = struct{}{}
 	f.ports[local.Port()]++
 	return local, nil
+}
+
+// connected reports whether there is such a connection within the process.
+func (f *Fabric) connected(dialer, listener netip.AddrPort) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, ok := f.conns[flow{dialer, listener}]
+	return ok
 }
 
 // putDown gives back what pickUp reserved.

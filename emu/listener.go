@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"sansock/emu/shm"
 	"sansock/provider"
 )
 
@@ -15,9 +16,11 @@ type listener struct {
 	addr    netip.AddrPort
 	backlog int
 
+	rendezvous *shm.Rendezvous // for other processes; nil: none
+
 	mu     sync.Mutex // a leaf
 	cond   sync.Cond  // a request has come, or the listener has closed
-	queue  []*request
+	queue  []pending
 	closed bool
 }
 
@@ -56,7 +59,7 @@ func (r *request) refuse(reason []byte) bool {
 }
 
 // enqueue hands r over. It fails when the backlog is full, or l is closed.
-func (l *listener) enqueue(r *request) error {
+func (l *listener) enqueue(r pending) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -71,7 +74,7 @@ func (l *listener) enqueue(r *request) error {
 }
 
 // withdraw removes a request whose dialer has given up, so that it does not fill the backlog.
-func (l *listener) withdraw(r *request) {
+func (l *listener) withdraw(r pending) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if i := slices.Index(l.queue, r); i >= 0 {
@@ -105,6 +108,9 @@ func (l *listener) Addr() netip.AddrPort { return l.addr }
 
 // Close implements provider.Listener.
 func (l *listener) Close() error {
+	if l.rendezvous != nil {
+		l.rendezvous.Close()
+	}
 	l.prov.fabric.unbind(l)
 	l.mu.Lock()
 	l.closed = true

@@ -14,13 +14,19 @@ import (
 	"sync"
 	"time"
 
+	"sansock/emu/shm"
 	"sansock/provider"
 )
 
 // Config is the shape of an emulated SAN. Its zero value is a good default.
 type Config struct {
-	// Fabric is where the provider is: those on one fabric reach each other. nil: the one of this process.
+	// Fabric is where the provider is: those on one fabric reach each other. nil: the one that all processes of the
+	// user on this host share.
 	Fabric *Fabric
+
+	// SameProcess leaves other processes out. They are also where a limit below is tighter than what shared memory
+	// offers, or a knob asks for what it does not have.
+	SameProcess bool
 
 	// Name is the provider's name, by default "emu".
 	Name string
@@ -71,7 +77,8 @@ type Provider struct {
 	proxy    *proxy
 	link     Link
 	slow     Completions
-	faults   *faults // nil: none
+	faults   *faults   // nil: none
+	node     *shm.Node // to other processes; nil: there are none
 
 	mu        sync.Mutex // guards the lists; above Fabric.mu
 	newest    *endpoint
@@ -104,7 +111,7 @@ func New(c Config) (*Provider, error) {
 		p.name = "emu"
 	}
 	if p.fabric == nil {
-		p.fabric = processFabric
+		p.fabric = defaultFabric
 	}
 	if p.prefixes == nil {
 		p.prefixes = hostPrefixes
@@ -125,6 +132,9 @@ func New(c Config) (*Provider, error) {
 	if p.attr.MaxMessage < provider.MaxFirstMessage || p.attr.MaxRDMA < 1 || p.attr.RDMAThreshold < 1 ||
 		p.attr.MaxRecvs < 1 || p.attr.MaxSends < 1 || p.attr.MaxRDMAs < 1 {
 		return nil, p.failure("open", provider.StatusUnsupported)
+	}
+	if p.canCross(&c) {
+		p.node = shm.Open(shm.Config{Name: p.name, Space: p.fabric.name})
 	}
 	return p, nil
 }
@@ -215,7 +225,7 @@ func (p *Provider) Listen(local netip.AddrPort, backlog int) (provider.Listener,
 	if p.closed {
 		return nil, p.failure("listen", provider.StatusClosed)
 	}
-	if err := p.fabric.bind(l); err != nil {
+	if err := p.bind(l); err != nil {
 		return nil, p.failure("listen", provider.StatusOf(err))
 	}
 	p.listeners[l] = struct{}{}
@@ -232,17 +242,22 @@ func (p *Provider) Dial(ctx context.Context, local, remote netip.AddrPort) (prov
 		return nil, err
 	}
 	err = p.step(StepDialComplete, "dial")
-	if err == nil {
-		err = p.roundTrip(ctx, e)
+	here, ok := e.(*endpoint)
+	if err == nil && ok {
+		err = p.roundTrip(ctx, here)
 	}
 	if err != nil {
 		e.Close()
 		return nil, err
 	}
-	return e.face(), nil
+	if ok {
+		return here.face(), nil
+	}
+	return e, nil
 }
 
-func (p *Provider) dial(ctx context.Context, local, remote netip.AddrPort) (*endpoint, error) {
+// dial returns an *endpoint, or one that is connected to another process.
+func (p *Provider) dial(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, p.ended("dial", err)
 	}
@@ -258,7 +273,7 @@ func (p *Provider) dial(ctx context.Context, local, remote netip.AddrPort) (*end
 		remote = netip.AddrPortFrom(netip.IPv6Loopback(), remote.Port())
 	}
 	l := p.fabric.find(remote)
-	if l == nil {
+	if l == nil && p.node == nil {
 		return nil, p.failure("dial", provider.StatusNoListener)
 	}
 	if !local.Addr().IsValid() || local.Addr().IsUnspecified() {
@@ -266,6 +281,9 @@ func (p *Provider) dial(ctx context.Context, local, remote netip.AddrPort) (*end
 		local = netip.AddrPortFrom(remote.Addr(), local.Port())
 	} else if ok, err := p.serves(local.Addr()); err != nil || !ok || local.Addr().Is4() != remote.Addr().Is4() {
 		return nil, p.failure("dial", provider.StatusAddrNotAvail)
+	}
+	if l == nil {
+		return p.cross(ctx, local, remote)
 	}
 	local, err := p.fabric.pickUp(local, remote)
 	if err != nil {
@@ -382,6 +400,9 @@ func (p *Provider) Close() error {
 	p.mu.Unlock()
 	for _, l := range ls {
 		l.Close()
+	}
+	if p.node != nil {
+		return p.node.Close()
 	}
 	return nil
 }

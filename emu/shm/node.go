@@ -58,7 +58,7 @@ func Open(c Config) *Node {
 }
 
 // Attributes returns those of every endpoint.
-func (n *Node) Attributes() provider.Attributes { return attributes }
+func Attributes() provider.Attributes { return attributes }
 
 // reserve takes shared memory out of what this process may have; a negative size gives it back.
 func (n *Node) reserve(size int64) bool {

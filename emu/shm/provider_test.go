@@ -27,6 +27,8 @@ func newSAN(c Config) *san {
 	return &san{Node: Open(c), listeners: make(map[*listener]struct{})}
 }
 
+func (s *san) Attributes() provider.Attributes { return attributes }
+
 func (s *san) Name() string { return s.Node.Name }
 
 func (s *san) Prefixes() ([]netip.Prefix, error) {

@@ -15,6 +15,9 @@ type Node struct{ Config }
 // Request is a connection request of another process. There are none on this system.
 type Request struct{ provider.Request }
 
+// Refuse does nothing.
+func (r *Request) Refuse(provider.Status, []byte) error { return nil }
+
 // Rendezvous is an address at which other processes find this one.
 type Rendezvous struct{}
 
@@ -28,7 +31,7 @@ func Open(c Config) *Node {
 }
 
 // Attributes returns the zero attributes.
-func (n *Node) Attributes() provider.Attributes { return provider.Attributes{} }
+func Attributes() provider.Attributes { return provider.Attributes{} }
 
 // Bind fails with StatusUnsupported.
 func (n *Node) Bind(netip.AddrPort, Acceptor) (*Rendezvous, error) {
