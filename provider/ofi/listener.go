@@ -168,6 +168,9 @@ func (l *listener) Accept() (provider.Request, error) {
 // Addr implements provider.Listener.
 func (l *listener) Addr() netip.AddrPort { return l.addr }
 
+// drainRequests bounds how many requests Close refuses. Nobody adds any by then, as a rule.
+const drainRequests = 1 << 12
+
 // Close implements provider.Listener.
 func (l *listener) Close() error {
 	l.mu.Lock()
@@ -181,7 +184,7 @@ func (l *listener) Close() error {
 	l.queue.stop()
 	// From here on nobody else reads the queue. What is in it is refused.
 	l.mu.Lock()
-	for range l.backlog + portTries {
+	for range drainRequests {
 		ev, some, _, err := nextEvent(l.queue.c)
 		if !some || err != nil {
 			break

@@ -14,7 +14,6 @@ const (
 	wcLocalProtect  = 4
 	wcRemoteInvalid = 9
 	wcRemoteAccess  = 10
-	wcRetryExceeded = 12
 	wcNoReceive     = 13
 )
 
