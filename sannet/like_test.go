@@ -169,7 +169,8 @@ var connCases = []likeCase{
 			var total int
 			wait := s.park(func(s *script) {
 				n, err := c.Write(make([]byte, 64<<20))
-				s.note("in the middle: %t", n > 0 && n < 64<<20)
+				// A large write may be taken back whole, where the peer had not begun to fetch it.
+				s.note("cut short: %t", n < 64<<20)
 				s.failed("write", err)
 				total = n
 			})
