@@ -178,13 +178,11 @@ func (e *endpoint) Deregister(h provider.Handle) error {
 // provider looks at the registration when the head of a transfer comes, and then moves its bytes as they come.
 func (e *endpoint) fenced() bool { return e.prov.kind == fabricTCP }
 
-const (
-	// fenceKey names the bytes that every endpoint exposes for the fences of its peer. Other keys have the highest bit.
-	fenceKey = 1
+// fenceKey names the bytes that every endpoint exposes for the fences of its peer. Other keys have the highest bit.
+const fenceKey = 1
 
-	// fenceTime is how long a peer may take to let go of memory before that costs the connection.
-	fenceTime = 5 * time.Second
-)
+// fenceTime is how long a peer may take to let go of memory before that costs the connection. Tests shorten it.
+var fenceTime = 5 * time.Second
 
 // fence returns when every access of the peer that began before is over. It reads from the peer. All that the peer sent
 // before its answer has then arrived, and all that we sent before the question, the answers to its own reads among it, has
