@@ -397,12 +397,13 @@ func (c *Conn) unlock() {
 	}
 }
 
-// signal wakes those who sleep and have something to do. It needs mu.
+// signal wakes those who sleep and have something to do, and nobody else, or a Read and a Write that go back to sleep
+// would wake each other for ever. It needs mu.
 func (c *Conn) signal() {
-	if c.rd.parked.Load() && (c.core.readable() || c.core.in.over || c.epClosed) {
+	if c.rd.parked.Load() && (c.core.readable() || c.epClosed) {
 		c.rd.wake()
 	}
-	if c.wr.parked.Load() && (c.core.writable() || c.core.outboundOver() || c.core.out.targetSet || c.core.buffer == bufferDone || c.epClosed) {
+	if c.wr.parked.Load() && (c.core.writable() || c.epClosed) {
 		c.wr.wake()
 	}
 }

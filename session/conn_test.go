@@ -406,6 +406,34 @@ func TestDeadlineDuringTransfer(t *testing.T) {
 	})
 }
 
+// A Read and a Write that both wait for transfers do not wake each other all the time: in the bubble, no time would pass.
+func TestWaitersLeaveEachOtherAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, c emu.Config) {
+		c.Link = emu.Link{Latency: 10 * time.Millisecond, Bandwidth: 50 << 20}
+		x, y := pair(t, c, c, session.Config{})
+		var wg sync.WaitGroup
+		for _, c := range []*session.Conn{x, y} {
+			wg.Go(func() {
+				_, err := c.Write(make([]byte, 4<<20))
+				assert.NoError(t, err)
+				c.CloseWrite()
+			})
+			wg.Go(func() {
+				b := make([]byte, 1<<20)
+				for {
+					if _, err := c.Read(b); err != nil {
+						assert.Equal(t, io.EOF, err)
+						break
+					}
+				}
+			})
+		}
+		time.Sleep(25 * time.Millisecond) // pieces are under way
+		assert.NoError(t, x.CloseRead())
+		wg.Wait()
+	})
+}
+
 // A peer that never gives memory back costs the connection, after a time.
 func TestRevokeTimeout(t *testing.T) {
 	inBubble(t, func(t *testing.T, c emu.Config) {

@@ -174,8 +174,11 @@ func (c *core) abort(code uint64) {
 	}
 }
 
-// readable reports that read would return something, or an end.
+// readable reports that the Read can go on: read would return something, or an end, or its piece has ended.
 func (c *core) readable() bool {
+	if c.in.busy && c.in.user {
+		return false
+	}
 	return c.queue.len() > 0 || c.in.ready() || c.eof || c.deaf || c.err != nil || c.ended
 }
 

@@ -190,8 +190,14 @@ const (
 	bufferDone // the memory may be used again
 )
 
-// writable reports that write would take something, or fail.
+// writable reports that the Write can go on: write would take something, or fail, or its transfer wants it.
 func (c *core) writable() bool {
+	switch {
+	case c.out.active:
+		return c.outboundOver() || c.canPush()
+	case c.buffer != bufferNone:
+		return c.buffer == bufferDone
+	}
 	return c.canData() || c.writeOver()
 }
 

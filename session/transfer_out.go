@@ -154,11 +154,17 @@ func (c *core) untargeted(id uint64) error {
 	return nil // otherwise our kindWrote has crossed it
 }
 
+// canPush reports that push would begin something.
+func (c *core) canPush() bool {
+	out := &c.out
+	return out.active && !out.over && out.targetSet && !out.stop && out.pieces == 0 && !out.revoke && !c.ended && !c.done && !c.aborting
+}
+
 // push begins the next RDMA write to the target. The caller posts op, without holding up anybody else, and reports the
 // result to pushPosted.
 func (c *core) push() (op provider.RDMA, begun bool) {
 	out := &c.out
-	if !out.active || out.over || !out.targetSet || out.stop || out.pieces > 0 || out.revoke || c.ended || c.done || c.aborting {
+	if !c.canPush() {
 		return op, false
 	}
 	n := min(out.target.length-out.written, uint64(c.attr.MaxRDMA), maxPiece)
