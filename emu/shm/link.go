@@ -129,6 +129,7 @@ func (l *link) take(size int, files []int) error {
 
 // start begins the work of a link that is complete.
 func (l *link) start() {
+	keepRoom()
 	go l.control()
 	go l.dispatch()
 }
@@ -248,6 +249,7 @@ const maxPeerMemory = 4 << 30
 
 // segment maps more of the peer's memory.
 func (l *link) segment(c *control, files []int) error {
+	defer keepRoom()
 	defer closeAll(files)
 	segs := *l.peerSegs.Load()
 	if len(files) != 1 || int(c.seg) != len(segs) || l.peerSize+int64(c.size) > maxPeerMemory {

@@ -4,6 +4,7 @@ package shm
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"golang.org/x/sys/unix"
+
 	"sansock/provider"
 	"sansock/session"
 )
@@ -37,6 +40,7 @@ var roles = map[string]func(s *san, l provider.Listener) error{
 	"mute":  serveWith(func(c net.Conn) { select {} }),
 	"deaf":  func(*san, provider.Listener) error { select {} },
 	"plain": plain,
+	"full":  serveWith(func(c net.Conn) { fill(); echo(c) }),
 }
 
 func play(role string) int {
@@ -135,6 +139,17 @@ func sum(c net.Conn) {
 	h := crc32.NewIEEE()
 	if _, err := io.Copy(h, c); err == nil {
 		fmt.Fprintf(c, "%08x", h.Sum32())
+	}
+}
+
+// fill fills the table of descriptors.
+func fill() {
+	limit := unix.Rlimit{Cur: 64, Max: 64}
+	unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+	for {
+		if _, err := unix.Dup(0); err != nil {
+			return
+		}
 	}
 }
 
@@ -242,7 +257,7 @@ func TestEcho(t *testing.T) {
 		}
 		require.NoError(t, c.Close())
 	}
-	require.Len(t, s.links, 1)
+	s.links0(t)
 }
 
 func TestStream(t *testing.T) {
@@ -379,6 +394,41 @@ func TestStopped(t *testing.T) {
 	_, err = io.ReadFull(c, b)
 	require.NoError(t, err)
 	require.Equal(t, "hello", string(b))
+}
+
+// TestFullTable has a peer without a free descriptor, which still takes in the memory of ours. New connections do not come
+// about, and are free to go over TCP.
+func TestFullTable(t *testing.T) {
+	p := start(t, "full", space(t))
+	s := openSAN(t, Config{Space: space(t)})
+	c := p.dial(t, s)
+	data := make([]byte, 6<<20)
+	for i := range data {
+		data[i] = byte(i * i >> 8)
+	}
+	go c.Write(data)
+	got := make([]byte, len(data))
+	_, err := io.ReadFull(c, got)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(data, got))
+	s.links0(t).arena.mu.Lock()
+	grown := len(s.links0(t).arena.segs)
+	s.links0(t).arena.mu.Unlock()
+	require.Greater(t, grown, 2)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_, err = openSAN(t, Config{Space: space(t)}).Dial(ctx, netip.AddrPort{}, p.addr)
+	require.Error(t, err)
+}
+
+// links0 is the only link.
+func (s *san) links0(t testing.TB) (l *link) {
+	s.Node.mu.Lock()
+	defer s.Node.mu.Unlock()
+	require.Len(t, s.links, 1)
+	for l = range s.links {
+	}
+	return l
 }
 
 // TestInherit looks at what a child process gets.

@@ -131,6 +131,13 @@ func (s *socket) close() {
 // It needs rx.
 func (s *socket) receive() (b []byte, files []int, err error) {
 	var n, oobn, flags int
+	// Without room for them, looking ahead creates no descriptors.
+	if err = eintr(func() (err error) {
+		n, _, _, _, err = unix.Recvmsg(s.fd, s.buf[:1], nil, unix.MSG_DONTWAIT|unix.MSG_PEEK)
+		return err
+	}); err == nil && n == 1 && ctlKind(s.buf[0]) == ctlSegment {
+		defer makeRoom()()
+	}
 	err = eintr(func() (err error) {
 		n, oobn, flags, _, err = unix.Recvmsg(s.fd, s.buf[:], s.oob[:], unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
 		return err
@@ -145,6 +152,34 @@ func (s *socket) receive() (b []byte, files []int, err error) {
 		return nil, nil, io.ErrUnexpectedEOF
 	}
 	return s.buf[:n], files, nil
+}
+
+// spare is a descriptor that is given up for one that the peer sends, as a link cannot do without that, while the table of
+// descriptors may be full. What comes is closed again as soon as it is mapped.
+var spare struct {
+	sync.Mutex
+	fd int // 0: none
+}
+
+// makeRoom makes room in the table, and returns what is to be called afterwards.
+func makeRoom() (done func()) {
+	spare.Lock()
+	if spare.fd != 0 {
+		unix.Close(spare.fd)
+		spare.fd = 0
+	}
+	return spare.Unlock
+}
+
+// keepRoom sees to it that there will be room, if there is any now.
+func keepRoom() {
+	spare.Lock()
+	defer spare.Unlock()
+	if spare.fd == 0 {
+		if fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC); err == nil {
+			spare.fd = fd
+		}
+	}
 }
 
 // rights are the descriptors that came with a packet.
