@@ -29,8 +29,9 @@ func (d *deadline) set(t time.Time) {
 		d.at.Store(never)
 		return
 	}
-	// Saturating, as t may be centuries away.
-	now, until := monotonic(), int64(time.Until(t))
+	// In this order, as it may be late but not early. Saturating, as t may be centuries away.
+	until := int64(time.Until(t))
+	now := monotonic()
 	if until > 0 && now > never-1-until {
 		d.at.Store(never - 1)
 		return
