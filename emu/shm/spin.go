@@ -21,6 +21,7 @@ const (
 	probeEvery = 32 // waits after which a part that did not pay off gets another chance
 	scoreLimit = 8
 	yieldTime  = 20 * time.Microsecond
+	probeTime  = 120 * time.Microsecond // after a miss: longer than it takes to wake a peer, which then is found spinning
 	yieldGuard = 150 * time.Microsecond // a yield that takes longer has given the core to somebody who computes
 	guardFirst = 20 * time.Millisecond
 	guardLast  = time.Second
@@ -42,6 +43,7 @@ var epoch = time.Now()
 // score is how a part of spinning has paid off for one endpoint.
 type score struct {
 	n      int8
+	missed bool // the last time
 	misses uint8
 }
 
@@ -55,10 +57,10 @@ func (s *score) worth() bool {
 }
 
 func (s *score) note(hit bool) {
-	if hit {
+	if s.missed = !hit; hit {
 		s.n = min(max(s.n, 0)+2, scoreLimit)
 	} else {
-		s.n = max(s.n-1, -scoreLimit)
+		s.n = max(s.n-3, -1)
 	}
 }
 
@@ -99,7 +101,11 @@ func (e *endpoint) yield() bool {
 	if int64(start) < spinning.guard.Load() || !e.yielding.worth() {
 		return e.ready()
 	}
-	for now := start; now-start < yieldTime; {
+	limit := yieldTime
+	if e.yielding.missed {
+		limit = probeTime
+	}
+	for now := start; now-start < limit; {
 		if e.ready() {
 			e.yielding.note(true)
 			spinning.pause.Store(int64(guardFirst))
