@@ -2,6 +2,9 @@
 // software. It keeps the rules of hardware, and is fast enough to be the default: a message is one
 // copy into the peer's posted receive, an RDMA transfer one copy between the two memories.
 //
+// Within the process the ends of a connection are made for each other. Between processes of one user the same is done
+// by shared memory, see package shm; connections there have smaller limits, which their Attributes tell.
+//
 // Config has knobs that make it slow, small or faulty, for tests and study.
 package emu
 

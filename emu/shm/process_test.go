@@ -308,7 +308,15 @@ func TestKilled(t *testing.T) {
 	if testing.Short() {
 		rounds = 2
 	}
+	if v := os.Getenv("SANSOCK_KILLS"); v != "" {
+		rounds, _ = strconv.Atoi(v)
+	}
+	files := 0
 	for round := range rounds {
+		if round == 1 {
+			require.Eventually(t, func() bool { return idle(s) }, 5*time.Second, time.Millisecond)
+			files = openFiles(t)
+		}
 		p := start(t, "mute", space(t))
 		c, w := p.dial(t, s), p.dial(t, s)
 		q := start(t, "deaf", space(t))
@@ -326,7 +334,7 @@ func TestKilled(t *testing.T) {
 			_, err := s.Dial(context.Background(), netip.AddrPort{}, q.addr)
 			dialed <- err
 		}()
-		time.Sleep(time.Duration(round) * 3 * time.Millisecond) // another moment every time
+		time.Sleep(time.Duration(round%10) * 3 * time.Millisecond) // another moment every time
 		p.kill()
 		for range 2 {
 			require.ErrorIs(t, <-errs, syscall.ECONNRESET)
@@ -338,11 +346,15 @@ func TestKilled(t *testing.T) {
 		c.Close()
 		w.Close()
 	}
-	require.Eventually(t, func() bool {
-		s.Node.mu.Lock()
-		defer s.Node.mu.Unlock()
-		return len(s.links) == 0 && s.memory.Load() == 0 && len(s.flows[0])+len(s.flows[1]) == 0
-	}, 5*time.Second, 10*time.Millisecond, "something is left of the dead")
+	require.Eventually(t, func() bool { return idle(s) }, 5*time.Second, time.Millisecond, "something is left of the dead")
+	require.LessOrEqual(t, openFiles(t), files)
+}
+
+// idle reports whether a node has nothing.
+func idle(s *san) bool {
+	s.Node.mu.Lock()
+	defer s.Node.mu.Unlock()
+	return len(s.links) == 0 && s.memory.Load() == 0 && len(s.flows[0])+len(s.flows[1])+len(s.out) == 0
 }
 
 // TestKilledMessages has a peer send, and die: what had arrived is received, then comes the end.
@@ -414,7 +426,7 @@ func TestFullTable(t *testing.T) {
 	s.links0(t).arena.mu.Lock()
 	grown := len(s.links0(t).arena.segs)
 	s.links0(t).arena.mu.Unlock()
-	require.Greater(t, grown, 2)
+	require.Greater(t, grown, 1)
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	_, err = openSAN(t, Config{Space: space(t)}).Dial(ctx, netip.AddrPort{}, p.addr)
