@@ -413,27 +413,28 @@ func (c *Conn) signal() {
 func (c *Conn) settle() (polled bool) {
 	c.finalize()
 	c.signal()
-	if c.epClosed {
-		return false
-	}
-	c.watchShrink()
-	if !c.reading.taken && c.core.behind() {
-		c.later()
-	}
-	for range 4 {
-		if !c.arm() {
-			return polled
+	for tries := 0; !c.epClosed && c.arm(); tries++ {
+		if tries == settleTries {
+			c.kick()
+			break
 		}
 		polled = c.core.poll() > 0 || polled
 		c.finalize()
 		c.signal()
-		if c.epClosed {
-			return true
-		}
 	}
-	c.kick()
+	if c.epClosed {
+		return polled
+	}
+	// Only now, as what has just been polled may be what asks for it.
+	c.watchShrink()
+	if !c.reading.taken && c.core.behind() {
+		c.later()
+	}
 	return polled
 }
+
+// settleTries bounds how long a peer that sends without a pause can hold up whoever settles.
+const settleTries = 4
 
 // kick has a goroutine see to what arrived while nobody was waiting.
 func (c *Conn) kick() {
