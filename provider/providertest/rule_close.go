@@ -248,14 +248,16 @@ func provesCloseConcurrent(x *rig) {
 				d := peer.expose(x.mem(peer, "target", 64), provider.RightWrite).Descriptor
 				local := e.scratch(16)
 				recv := func() error { _, err := e.recv(local); return err }
+				// Each writer has its own bytes of the target: who wins would be a race of the test's own.
 				write := func() error { _, err := e.write(local, d, 0); return err }
+				write2 := func() error { _, err := e.write(local, d, 32); return err }
 				send := func() error { _, err := e.send(local, true); return err }
 				say := func() error { _, err := e.trySay([]byte{1}, true); return err }
 				// No more messages than receives, and then other operations until the end.
 				var joins []func()
 				var step atomic.Int64
 				steps := make(chan struct{}, 1)
-				for _, post := range [][2]func() error{{recv, recv}, {send, recv}, {write, write}, {say, write}} {
+				for _, post := range [][2]func() error{{recv, recv}, {send, recv}, {write, write}, {say, write2}} {
 					joins = append(joins, x.spawn(func() {
 						for i := range 500 {
 							do := post[0]
