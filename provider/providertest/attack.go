@@ -103,14 +103,15 @@ type hammer struct {
 	succeeded atomic.Int64
 	step      chan struct{} // one more has succeeded
 	halt      atomic.Bool
-	done      func() // joins
+	ended     chan string // why it has, before it was told to
+	done      func()      // joins
 	local     []*mem
 }
 
 // hammer begins accesses of n bytes, a few at a time, from in to the memory of d. It ends when one fails, or after a
 // few more when it is told to.
 func (x *rig) hammer(in *end, op provider.Op, d provider.Descriptor, n int) *hammer {
-	h := &hammer{step: make(chan struct{}, 1)}
+	h := &hammer{step: make(chan struct{}, 1), ended: make(chan string, 1)}
 	depth := min(3, in.attr.MaxRDMAs)
 	var segs []provider.Segment
 	for range depth {
@@ -125,6 +126,7 @@ func (x *rig) hammer(in *end, op provider.Op, d provider.Descriptor, n int) *ham
 			k := i % depth
 			if ids[k] != 0 {
 				if c := in.completion(ids[k]); c.Status != provider.StatusOK {
+					h.ended <- describe(c)
 					return
 				}
 				h.succeeded.Add(1)
@@ -136,6 +138,7 @@ func (x *rig) hammer(in *end, op provider.Op, d provider.Descriptor, n int) *ham
 			id, err := in.rdma(op, segs[k], d, 0)
 			if err != nil {
 				x.wantStatus("an access", err, provider.StatusDisconnected, provider.StatusAccess)
+				h.ended <- err.Error()
 				return
 			}
 			ids[k] = id
@@ -159,6 +162,8 @@ func (h *hammer) hot(x *rig, round int) {
 		case <-h.step:
 		case <-x.failed:
 			runtime.Goexit()
+		case why := <-h.ended:
+			x.fatalf("%d accesses have succeeded, the next has not: %s", h.succeeded.Load(), why)
 		case <-limit.C:
 			x.fatalf("%d accesses have succeeded in %v", h.succeeded.Load(), x.Wait)
 		}

@@ -58,8 +58,13 @@ func provesForeignHandle(x *rig) {
 		for _, owner := range []*end{peer, other, otherPeer} {
 			m := x.mem(e, "memory", 64)
 			m.freeze()
-			r := owner.register(m)
-			e.notLocal("memory registered with another endpoint", whole(r))
+			r := provider.Region{}
+			if owner.prov == e.prov {
+				r = owner.register(m) // the very memory
+			} else {
+				r = owner.register(x.mem(owner, "memory", 64)) // it may be in another process
+			}
+			e.notLocal("a handle of another endpoint", provider.Segment{Bytes: m.b, Handle: r.Handle})
 		}
 		e.talk()
 	})

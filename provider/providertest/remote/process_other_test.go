@@ -1,0 +1,7 @@
+//go:build !linux
+
+package remote
+
+const serve = "SANSOCK_REMOTE"
+
+func child() int { return 1 }
