@@ -891,7 +891,12 @@ func TestNoAllocations(t *testing.T) {
 				for range 200 {
 					once()
 				}
-				assert.Zero(t, testing.AllocsPerRun(200, once))
+				// The collector may empty a pool meanwhile, and what others in the process allocate counts too.
+				least := testing.AllocsPerRun(200, once)
+				for range 9 {
+					least = min(least, testing.AllocsPerRun(200, once))
+				}
+				assert.Zero(t, least)
 				close(ask)
 			})
 		}
