@@ -40,10 +40,20 @@ type mutant struct {
 	end      func(e *faultyEnd)      // likewise
 }
 
+// modest is c on a fabric of its own, with limits that are quickly tried where it names none.
+func modest(c emu.Config) emu.Config {
+	c.Fabric = emu.NewFabric()
+	for limit, to := range map[*int]int{&c.MaxMessage: 64 << 10, &c.MaxRDMA: 256 << 10, &c.MaxRecvs: 256, &c.MaxSends: 128} {
+		if *limit == 0 {
+			*limit = to
+		}
+	}
+	return c
+}
+
 func (m *mutant) config() providertest.Config {
 	return providertest.Config{Rounds: 60, Open: func() (provider.Provider, provider.Provider, error) {
-		c := m.conf
-		c.Fabric = emu.NewFabric()
+		c := modest(m.conf)
 		inner, err := emu.New(c)
 		p := &faultyProvider{Provider: inner, world: &world{m: m}, closing: make(chan struct{})}
 		if m.provider != nil {

@@ -662,7 +662,7 @@ var mutants = []mutant{
 			return nil
 		}
 	}},
-	{name: "large transfers cut", shows: "a large write", rules: []string{"rdma/largest"}, end: func(e *faultyEnd) {
+	{name: "large transfers cut", shows: "a large write", conf: emu.Config{MaxRDMA: 2 << 20}, rules: []string{"rdma/largest"}, end: func(e *faultyEnd) {
 		e.rdma = func(op provider.Op, r provider.RDMA) error {
 			r.Local.Bytes = r.Local.Bytes[:min(len(r.Local.Bytes), 1<<20)]
 			return e.pass(op, r)

@@ -40,7 +40,7 @@ func TestShapes(t *testing.T) {
 		"slow link": {Link: emu.Link{Latency: 2 * time.Millisecond, Bandwidth: 1 << 30}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := emulator(shape)
+			c := emulator(modest(shape))
 			if shape.Link != (emu.Link{}) {
 				c.Waive = map[string]string{"cost/allocations": "a link with a shape queues parcels"}
 			}

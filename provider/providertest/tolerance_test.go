@@ -100,7 +100,7 @@ var tolerated = []mutant{
 		}
 		e.rdma = func(op provider.Op, r provider.RDMA) error {
 			p := e.peer()
-			if op == provider.OpWrite || p == nil {
+			if op == provider.OpWrite || p == nil || len(r.Local.Bytes) > e.Attributes().MaxRDMA {
 				return e.pass(op, r)
 			}
 			mu.Lock()
