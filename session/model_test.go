@@ -289,15 +289,12 @@ func TestModelLossless(t *testing.T) {
 	for kinds := range modelKinds * modelKinds {
 		a, b := kinds/modelKinds, kinds%modelKinds
 		t.Run(fmt.Sprintf("%d-%d", a, b), func(t *testing.T) {
-			for seed := range uint64(modelSeeds) {
+			for seed := range uint64(testSeeds(t, 10)) {
 				runModel(t, modelAttrs(a), modelAttrs(b), seed)
 			}
 		})
 	}
 }
-
-// modelSeeds is small for everyday runs.
-const modelSeeds = 10
 
 func runModel(t testing.TB, a, b provider.Attributes, seed uint64) {
 	w := newFakeWire(a, b)

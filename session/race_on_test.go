@@ -1,5 +1,5 @@
 //go:build race
 
-package session_test
+package session
 
-const raceEnabled = true
+const RaceEnabled = true
