@@ -363,7 +363,7 @@ func (c *Conn) sleepParked(w *waiter, d *deadline) {
 // mu: the last to arm decides, so it has to see who sleeps.
 func (c *Conn) arm() bool {
 	mode := provider.WakeSolicited
-	if c.rd.parked.Load() || c.wr.parked.Load() || c.core.closing || c.core.done {
+	if c.rd.parked.Load() || c.wr.parked.Load() || c.core.closing || c.core.done || c.core.pending() {
 		mode = provider.WakeAny
 	}
 	return c.ep.Arm(mode)

@@ -30,6 +30,7 @@ type core struct {
 	noGrow     bool        // growing failed: the provider has no memory
 	owed       int         // buffers posted again, not granted yet
 	peerWant   bool        // credits for the peer are solicited
+	repay      bool        // a control message has used one of the last credits
 	peerStuck  bool        // a Write of the peer waits for them
 	queue      ring[item]  // the stream received, unread
 	queued     int         // bytes in it, without offers

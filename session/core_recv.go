@@ -38,6 +38,9 @@ func (c *core) receive(gen, slot, n int) {
 	if h.flags&flagDrain != 0 {
 		c.draining = true
 	}
+	if h.kind != kindCredit && h.kind != kindData {
+		c.repay = true
+	}
 	payload := buf[headerSize:]
 	switch h.kind {
 	case kindData:
@@ -187,8 +190,10 @@ func (c *core) repost(gen, slot int) {
 // creditIfDue returns credits in a message of their own when half of the buffers is owed. Those that the application keeps
 // count as well, as the peer may wait for credits with just half of them out.
 func (c *core) creditIfDue() {
-	if c.owed > 1 && c.owed+c.lent >= c.recv[c.cur].count/2 && c.win.credits > 0 && c.slotFree() && !c.ended && !c.abortSent {
-		c.post(kindCredit, 0, 0, 0, nil, c.peerWant)
+	due := c.owed > 1 && c.owed+c.lent >= c.recv[c.cur].count/2
+	low := c.repay && c.owed > 0 && c.recv[0].posted+c.recv[1].posted-c.owed < reserve
+	if (due || low) && c.win.credits > 0 && c.slotFree() && !c.ended && !c.abortSent {
+		c.post(kindCredit, 0, 0, 0, nil, c.peerWant || low)
 	}
 }
 

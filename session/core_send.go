@@ -46,9 +46,7 @@ func (c *core) post(k kind, flags uint8, arg uint64, fixed int, body []byte, sol
 	} else {
 		h.credits = uint16(c.owed)
 	}
-	if c.owed > 0 {
-		c.owed = 0
-	}
+	c.owed, c.repay = 0, false
 	if k == kindCredit {
 		c.peerWant = false
 	}
@@ -148,7 +146,7 @@ func (c *core) sendBuffer(r provider.Region, n int) bool {
 		return false
 	}
 	h := header{kind: kindData, credits: uint16(c.owed), length: uint32(n)}
-	c.owed = 0
+	c.owed, c.repay = 0, false
 	c.win.use()
 	h.put(r.Bytes)
 	c.inFlight++
@@ -398,4 +396,11 @@ func (c *core) finish() {
 	if c.err == nil {
 		c.err = syscall.ECONNRESET
 	}
+}
+
+// pending reports that something waits to leave, or an RDMA read of nobody's is under way: what they wait for need not be
+// solicited.
+func (c *core) pending() bool {
+	return len(c.held) > 0 || c.in.busy && c.in.read || c.finWanted && !c.finSent || c.growWanted || c.drainAsked || c.draining ||
+		c.ackWanted || c.pongWanted || c.in.doneWanted || c.in.targetWanted || c.in.untarget || c.send.want != 0
 }

@@ -5,7 +5,8 @@ package session
 // leave one, which only kindCredit may use.
 //
 // Credits go back with every message, and in a kindCredit when half of the buffers is owed. So once all that was sent
-// is consumed, less than half is missing, and data can be sent: nobody has to ask. And since it takes two
+// is consumed, less than half is missing, and data can be sent: nobody has to ask. What a control message costs a peer that
+// has no more than the reserve is paid back at once, as unread data may hold up the rest. And since it otherwise takes two
 // messages at least to provoke one kindCredit, two idle sides do not exchange them for ever.
 const reserve = 2
 

@@ -120,6 +120,7 @@ func (c *Conn) probe() {
 	case k.probes >= k.count:
 		c.core.fail(syscall.ETIMEDOUT, abortTimeout)
 	default:
+		// One that cannot leave counts too: a peer that is there pays its credit back.
 		k.probes++
 		c.core.ping()
 	}
