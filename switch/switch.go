@@ -101,8 +101,7 @@ type Result struct {
 // the peer sees a reset.
 func (r Result) abort() {
 	if r.Session != nil {
-		r.Session.SetLinger(0)
-		r.Session.Close()
+		r.Session.Close() // nothing was sent, so the listener sees a connection that ends at once
 		return
 	}
 	if c, ok := r.Conn.(*net.TCPConn); ok {
