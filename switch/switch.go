@@ -101,7 +101,8 @@ type Result struct {
 // the peer sees a reset.
 func (r Result) abort() {
 	if r.Session != nil {
-		r.Session.Close() // nothing was sent, so the listener sees a connection that ends at once
+		r.Session.SetLinger(0)
+		r.Session.Close()
 		return
 	}
 	if c, ok := r.Conn.(*net.TCPConn); ok {
