@@ -285,15 +285,18 @@ var mutants = []mutant{
 			}
 			return err
 		})},
-	{name: "reason lost", shows: "rejected with", rules: []string{"connect/reject"}, provider: onRequest(func(r *faultyRequest) {
-		r.reject = func([]byte) error { return r.Request.Reject(nil) }
-	})},
-	{name: "reason cut", shows: "rejected with", rules: []string{"connect/reject"}, provider: onRequest(func(r *faultyRequest) {
-		r.reject = func(reason []byte) error { return r.Request.Reject(reason[:min(len(reason), 32)]) }
-	})},
-	{name: "error of no type", rules: []string{"connect/reject"}, provider: failing(func(_ *faultyProvider, err error) error {
-		return provider.StatusOf(err)
-	})},
+	{name: "reason lost", shows: "rejected with",
+		rules: []string{"connect/reject"}, provider: onRequest(func(r *faultyRequest) {
+			r.reject = func([]byte) error { return r.Request.Reject(nil) }
+		})},
+	{name: "reason cut", shows: "rejected with",
+		rules: []string{"connect/reject"}, provider: onRequest(func(r *faultyRequest) {
+			r.reject = func(reason []byte) error { return r.Request.Reject(reason[:min(len(reason), 32)]) }
+		})},
+	{name: "error of no type",
+		rules: []string{"connect/reject"}, provider: failing(func(_ *faultyProvider, err error) error {
+			return provider.StatusOf(err)
+		})},
 	{name: "backlog without end", shows: "beyond the backlog", rules: []string{"connect/backlog", "listen/close-rejects"},
 		provider: func(p *faultyProvider) {
 			p.listen = func(local netip.AddrPort, _ int) (provider.Listener, error) { return p.Provider.Listen(local, 1000) }
@@ -308,12 +311,13 @@ var mutants = []mutant{
 			}
 			return err
 		})},
-	{name: "context's error lost", rules: []string{"connect/context"}, provider: failing(func(_ *faultyProvider, err error) error {
-		if errors.Is(err, context.Canceled) {
-			return withStatus(provider.StatusTimeout)
-		}
-		return err
-	})},
+	{name: "context's error lost",
+		rules: []string{"connect/context"}, provider: failing(func(_ *faultyProvider, err error) error {
+			if errors.Is(err, context.Canceled) {
+				return withStatus(provider.StatusTimeout)
+			}
+			return err
+		})},
 	{name: "context ignored", rules: []string{"connect/context"}, provider: func(p *faultyProvider) {
 		p.dial = func(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
 			ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -351,17 +355,18 @@ var mutants = []mutant{
 			return l, err
 		}
 	}},
-	{name: "accept ends with EOF", rules: []string{"listen/close-wakes", "provider/close"}, provider: func(p *faultyProvider) {
-		p.listener = func(l *faultyListener) {
-			l.accept = func() (provider.Request, error) {
-				r, err := l.Listener.Accept()
-				if err != nil {
-					err = io.EOF
+	{name: "accept ends with EOF",
+		rules: []string{"listen/close-wakes", "provider/close"}, provider: func(p *faultyProvider) {
+			p.listener = func(l *faultyListener) {
+				l.accept = func() (provider.Request, error) {
+					r, err := l.Listener.Accept()
+					if err != nil {
+						err = io.EOF
+					}
+					return r, err
 				}
-				return r, err
 			}
-		}
-	}},
+		}},
 	{name: "closing listener drops requests", rules: []string{"listen/close-rejects"}, provider: func(p *faultyProvider) {
 		var closed atomic.Bool
 		failing(func(_ *faultyProvider, err error) error {
@@ -377,16 +382,17 @@ var mutants = []mutant{
 			}
 		}
 	}},
-	{name: "closing listener ends connections", rules: []string{"listen/close-spares"}, provider: func(p *faultyProvider) {
-		p.listener = func(l *faultyListener) {
-			l.close = func() error {
-				for _, e := range p.ends {
-					e.Endpoint.Close()
+	{name: "closing listener ends connections",
+		rules: []string{"listen/close-spares"}, provider: func(p *faultyProvider) {
+			p.listener = func(l *faultyListener) {
+				l.close = func() error {
+					for _, e := range p.ends {
+						e.Endpoint.Close()
+					}
+					return l.Listener.Close()
 				}
-				return l.Listener.Close()
 			}
-		}
-	}},
+		}},
 	{name: "one remote address for all", rules: []string{"listen/dialers"}, end: func(e *faultyEnd) {
 		e.remoteAddr = func() netip.AddrPort {
 			e.mu.Lock()
@@ -409,25 +415,27 @@ var mutants = []mutant{
 			return true
 		}
 	}},
-	{name: "duplicate completion", shows: "that had completed", rules: []string{"message/content", "message/order", "rdma/write"}, end: func(e *faultyEnd) {
-		e.see = func(c *provider.Completion) bool {
-			e.qmu.Lock()
-			defer e.qmu.Unlock()
-			if c.Op != provider.OpDisconnect {
-				e.extra = append(e.extra, *c)
+	{name: "duplicate completion", shows: "that had completed",
+		rules: []string{"message/content", "message/order", "rdma/write"}, end: func(e *faultyEnd) {
+			e.see = func(c *provider.Completion) bool {
+				e.qmu.Lock()
+				defer e.qmu.Unlock()
+				if c.Op != provider.OpDisconnect {
+					e.extra = append(e.extra, *c)
+				}
+				return true
 			}
-			return true
-		}
-	}},
-	{name: "inline completes", shows: "of an inline send that did not fail", rules: []string{"message/inline"}, end: func(e *faultyEnd) {
-		e.postSend = func(s provider.Send) error {
-			err := e.Endpoint.PostSend(s)
-			if err == nil && s.IsInline() {
-				e.inject(provider.Completion{Context: s.Context, Op: provider.OpSend})
+		}},
+	{name: "inline completes", shows: "of an inline send that did not fail",
+		rules: []string{"message/inline"}, end: func(e *faultyEnd) {
+			e.postSend = func(s provider.Send) error {
+				err := e.Endpoint.PostSend(s)
+				if err == nil && s.IsInline() {
+					e.inject(provider.Completion{Context: s.Context, Op: provider.OpSend})
+				}
+				return err
 			}
-			return err
-		}
-	}},
+		}},
 	{name: "empty messages vanish", rules: []string{"message/empty"}, end: func(e *faultyEnd) {
 		e.postSend = func(s provider.Send) error {
 			if len(s.Local.Bytes)+len(s.Inline[0])+len(s.Inline[1]) == 0 {
@@ -490,52 +498,55 @@ var mutants = []mutant{
 			return err
 		}
 	}},
-	{name: "completion before the memory is free", shows: "is wrong", rules: []string{"message/reuse"}, end: func(e *faultyEnd) {
-		var mu sync.Mutex
-		var kept []provider.Send
-		early := make(map[uint64]bool)
-		e.postSend = func(s provider.Send) error {
-			mu.Lock()
-			defer mu.Unlock()
-			if s.IsInline() {
-				return e.Endpoint.PostSend(s)
+	{name: "completion before the memory is free", shows: "is wrong",
+		rules: []string{"message/reuse"}, end: func(e *faultyEnd) {
+			var mu sync.Mutex
+			var kept []provider.Send
+			early := make(map[uint64]bool)
+			e.postSend = func(s provider.Send) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if s.IsInline() {
+					return e.Endpoint.PostSend(s)
+				}
+				kept = append(kept, s)
+				early[s.Context] = true
+				e.inject(provider.Completion{Context: s.Context, Op: provider.OpSend})
+				return nil
 			}
-			kept = append(kept, s)
-			early[s.Context] = true
-			e.inject(provider.Completion{Context: s.Context, Op: provider.OpSend})
-			return nil
-		}
-		e.see = func(c *provider.Completion) bool { return !early[c.Context] }
-		e.arm = func(w provider.Wake) bool {
-			mu.Lock()
-			defer mu.Unlock()
-			for _, s := range kept {
-				e.Endpoint.PostSend(s)
+			e.see = func(c *provider.Completion) bool { return !early[c.Context] }
+			e.arm = func(w provider.Wake) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, s := range kept {
+					e.Endpoint.PostSend(s)
+				}
+				kept = nil
+				return e.Endpoint.Arm(w)
 			}
-			kept = nil
-			return e.Endpoint.Arm(w)
-		}
-	}},
+		}},
 	{name: "contexts of 32 bits", rules: []string{"message/context"}, end: func(e *faultyEnd) {
 		e.see = func(c *provider.Completion) bool { c.Context = uint64(uint32(c.Context)); return true }
 	}},
-	{name: "long messages cut", shows: "for a receive of 40", rules: []string{"message/longer-than-receive"}, end: func(e *faultyEnd) {
-		e.see = func(c *provider.Completion) bool {
-			if c.Op == provider.OpRecv && c.Status == provider.StatusTooLong {
-				c.Status = provider.StatusOK
+	{name: "long messages cut", shows: "for a receive of 40",
+		rules: []string{"message/longer-than-receive"}, end: func(e *faultyEnd) {
+			e.see = func(c *provider.Completion) bool {
+				if c.Op == provider.OpRecv && c.Status == provider.StatusTooLong {
+					c.Status = provider.StatusOK
+				}
+				return true
 			}
-			return true
-		}
-	}},
-	{name: "long messages written on", shows: "behind the receive has changed", rules: []string{"message/longer-than-receive"}, end: func(e *faultyEnd) {
-		e.see = func(c *provider.Completion) bool {
-			if c.Op == provider.OpRecv && c.Status == provider.StatusTooLong {
-				x := e.find(func(x *exposure) bool { return x.owner == e && x.Handle == e.recvs[c.Context].Handle })
-				x.Bytes[:len(x.Bytes)+1][len(x.Bytes)] ^= 1
+		}},
+	{name: "long messages written on", shows: "behind the receive has changed",
+		rules: []string{"message/longer-than-receive"}, end: func(e *faultyEnd) {
+			e.see = func(c *provider.Completion) bool {
+				if c.Op == provider.OpRecv && c.Status == provider.StatusTooLong {
+					x := e.find(func(x *exposure) bool { return x.owner == e && x.Handle == e.recvs[c.Context].Handle })
+					x.Bytes[:len(x.Bytes)+1][len(x.Bytes)] ^= 1
+				}
+				return true
 			}
-			return true
-		}
-	}},
+		}},
 	{name: "first message dropped", shows: "waited", rules: []string{"message/first-held"}, end: func(e *faultyEnd) {
 		e.postSend = func(s provider.Send) error {
 			if p := e.peer(); p != nil {
@@ -569,26 +580,29 @@ var mutants = []mutant{
 			}
 			return e.Endpoint.PostSend(s)
 		})},
-	{name: "message lost now and then", rules: []string{"message/concurrent", "message/many"}, end: everySend(70, swallow)},
+	{name: "message lost now and then",
+		rules: []string{"message/concurrent", "message/many"}, end: everySend(70, swallow)},
 
 	// Limits.
-	{name: "more posted than allowed", shows: "succeeded", conf: small, rules: []string{"queue/recvs"}, end: func(e *faultyEnd) {
-		e.postRecv = func(r provider.Recv) error {
-			if err := e.Endpoint.PostRecv(r); err != provider.StatusQueueFull {
+	{name: "more posted than allowed", shows: "succeeded", conf: small,
+		rules: []string{"queue/recvs"}, end: func(e *faultyEnd) {
+			e.postRecv = func(r provider.Recv) error {
+				if err := e.Endpoint.PostRecv(r); err != provider.StatusQueueFull {
+					return err
+				}
+				return nil
+			}
+		}},
+	{name: "full queue posts nevertheless", shows: "completion of receive", conf: small,
+		rules: []string{"queue/recvs"}, end: func(e *faultyEnd) {
+			e.postRecv = func(r provider.Recv) error {
+				err := e.Endpoint.PostRecv(r)
+				if err == provider.StatusQueueFull {
+					e.inject(provider.Completion{Context: r.Context, Op: provider.OpRecv, Status: provider.StatusAborted})
+				}
 				return err
 			}
-			return nil
-		}
-	}},
-	{name: "full queue posts nevertheless", shows: "completion of receive", conf: small, rules: []string{"queue/recvs"}, end: func(e *faultyEnd) {
-		e.postRecv = func(r provider.Recv) error {
-			err := e.Endpoint.PostRecv(r)
-			if err == provider.StatusQueueFull {
-				e.inject(provider.Completion{Context: r.Context, Op: provider.OpRecv, Status: provider.StatusAborted})
-			}
-			return err
-		}
-	}},
+		}},
 	{name: "limits only on paper", conf: small, rules: []string{"queue/sends", "queue/rdmas"},
 		provider: func(p *faultyProvider) {
 			p.attributes = func() provider.Attributes { return doubled(p.Provider.Attributes()) }
@@ -614,12 +628,14 @@ var mutants = []mutant{
 		end: acceptLocal(func(e *faultyEnd, s provider.Segment) bool {
 			return e.find(func(x *exposure) bool { return x.Handle == s.Handle }) != nil
 		})},
-	{name: "segments not checked", rules: []string{"local/bounds"}, end: acceptLocal(func(e *faultyEnd, s provider.Segment) bool {
-		return e.find(func(x *exposure) bool { return x.Handle == s.Handle && x.owner == e }) != nil
-	})},
-	{name: "old handles", rules: []string{"local/deregistered"}, end: acceptLocal(func(e *faultyEnd, s provider.Segment) bool {
-		return e.find(func(x *exposure) bool { return x.Handle == s.Handle && x.owner == e && x.gone }) != nil
-	})},
+	{name: "segments not checked",
+		rules: []string{"local/bounds"}, end: acceptLocal(func(e *faultyEnd, s provider.Segment) bool {
+			return e.find(func(x *exposure) bool { return x.Handle == s.Handle && x.owner == e }) != nil
+		})},
+	{name: "old handles",
+		rules: []string{"local/deregistered"}, end: acceptLocal(func(e *faultyEnd, s provider.Segment) bool {
+			return e.find(func(x *exposure) bool { return x.Handle == s.Handle && x.owner == e && x.gone }) != nil
+		})},
 	{name: "RDMA from registered memory alone", rules: []string{"local/rdma"}, end: func(e *faultyEnd) {
 		e.rdma = func(op provider.Op, r provider.RDMA) error {
 			if r.Local.Handle == 0 {
@@ -651,23 +667,25 @@ var mutants = []mutant{
 			return e.pass(op, r)
 		}
 	}},
-	{name: "write visible after the message", shows: "a write before the message", rules: []string{"rdma/write-order"}, end: func(e *faultyEnd) {
-		var late lastWrite
-		e.rdma = func(op provider.Op, r provider.RDMA) error {
-			late.note(e.exposedTo(r), r)
-			e.inject(provider.Completion{Context: r.Context, Op: op})
-			if p := e.peer(); p != nil {
-				p.postRecv = func(r provider.Recv) error { late.land(); return p.Endpoint.PostRecv(r) }
+	{name: "write visible after the message", shows: "a write before the message",
+		rules: []string{"rdma/write-order"}, end: func(e *faultyEnd) {
+			var late lastWrite
+			e.rdma = func(op provider.Op, r provider.RDMA) error {
+				late.note(e.exposedTo(r), r)
+				e.inject(provider.Completion{Context: r.Context, Op: op})
+				if p := e.peer(); p != nil {
+					p.postRecv = func(r provider.Recv) error { late.land(); return p.Endpoint.PostRecv(r) }
+				}
+				return nil
 			}
-			return nil
-		}
-	}},
-	{name: "large transfers cut", shows: "a large write", conf: emu.Config{MaxRDMA: 2 << 20}, rules: []string{"rdma/largest"}, end: func(e *faultyEnd) {
-		e.rdma = func(op provider.Op, r provider.RDMA) error {
-			r.Local.Bytes = r.Local.Bytes[:min(len(r.Local.Bytes), 1<<20)]
-			return e.pass(op, r)
-		}
-	}},
+		}},
+	{name: "large transfers cut", shows: "a large write", conf: emu.Config{MaxRDMA: 2 << 20},
+		rules: []string{"rdma/largest"}, end: func(e *faultyEnd) {
+			e.rdma = func(op provider.Op, r provider.RDMA) error {
+				r.Local.Bytes = r.Local.Bytes[:min(len(r.Local.Bytes), 1<<20)]
+				return e.pass(op, r)
+			}
+		}},
 	{name: "reads without data, now and then", rules: []string{"rdma/both-ways"}, end: func(e *faultyEnd) {
 		n := 0
 		e.rdma = func(op provider.Op, r provider.RDMA) error {
@@ -822,7 +840,8 @@ var mutants = []mutant{
 				return x.rights != 0 && x.Descriptor[23] != r.Remote[23] && bytes.Equal(x.Descriptor[:23], r.Remote[:23])
 			}), r)
 		})},
-	{name: "zero descriptor means the first memory", shows: "has changed", rules: []string{"protect/forged", "protect/not-exposed"},
+	{name: "zero descriptor means the first memory", shows: "has changed",
+		rules: []string{"protect/forged", "protect/not-exposed"},
 		end: onAccess(func(e *faultyEnd, op provider.Op, r provider.RDMA) []byte {
 			if r.Remote != (provider.Descriptor{}) {
 				return nil
@@ -830,21 +849,24 @@ var mutants = []mutant{
 			p := e.peer()
 			return inside(e.find(func(x *exposure) bool { return x.owner == p && len(x.Bytes) >= 4096 }), r)
 		})},
-	{name: "keys checked, but for all connections", shows: "memory exposed to another (4096 bytes) has changed", rules: []string{"protect/spliced", "protect/other-connection"},
+	{name: "keys checked, but for all connections", shows: "memory exposed to another (4096 bytes) has changed",
+		rules: []string{"protect/spliced", "protect/other-connection"},
 		end: onAccess(func(e *faultyEnd, op provider.Op, r provider.RDMA) []byte {
 			p := e.peer()
 			return inside(e.find(func(x *exposure) bool {
 				return x.owner != p && x.rights&needs(op) != 0 && bytes.Equal(x.Descriptor[:8], r.Remote[:8])
 			}), r)
 		})},
-	{name: "key not checked", shows: "exposed to the intruder (4096 bytes) has changed", rules: []string{"protect/other-connection"},
+	{name: "key not checked", shows: "exposed to the intruder (4096 bytes) has changed",
+		rules: []string{"protect/other-connection"},
 		end: onAccess(func(e *faultyEnd, op provider.Op, r provider.RDMA) []byte {
 			p := e.peer()
 			return inside(e.find(func(x *exposure) bool {
 				return x.owner == p && x.rights&needs(op) != 0 && bytes.Equal(x.Descriptor[8:], r.Remote[8:])
 			}), r)
 		})},
-	{name: "own descriptor reaches own memory", shows: "intruder's exposed memory (4096 bytes) has changed", rules: []string{"protect/own-memory"},
+	{name: "own descriptor reaches own memory", shows: "intruder's exposed memory (4096 bytes) has changed",
+		rules: []string{"protect/own-memory"},
 		end: onAccess(func(e *faultyEnd, op provider.Op, r provider.RDMA) []byte {
 			if x := e.exposedTo(r); x != nil && x.owner == e {
 				return inside(x, r)
@@ -870,46 +892,50 @@ var mutants = []mutant{
 			}
 			return nil
 		})},
-	{name: "write lands after Deregister", shows: "has changed", rules: []string{"protect/deregister-race"}, end: func(e *faultyEnd) {
-		var late lastWrite
-		e.rdma = func(op provider.Op, r provider.RDMA) error {
-			if x := e.exposedTo(r); op == provider.OpWrite && x != nil {
-				late.note(x, r)
-				p := x.owner
-				p.postRecv = func(r provider.Recv) error { late.land(); return p.Endpoint.PostRecv(r) }
-			}
-			return e.pass(op, r)
-		}
-	}},
-	{name: "read gets what came after Deregister", shows: "has read", rules: []string{"protect/deregister-race"}, end: func(e *faultyEnd) {
-		e.rdma = func(op provider.Op, r provider.RDMA) error {
-			if x := e.exposedTo(r); op == provider.OpRead && x != nil {
-				p := x.owner
-				p.postRecv = func(rr provider.Recv) error { copy(r.Local.Bytes, x.Bytes); return p.Endpoint.PostRecv(rr) }
-			}
-			return e.pass(op, r)
-		}
-	}},
-	{name: "write lands after Close", shows: "memory of a closed endpoint (262144 bytes) has changed", rules: []string{"protect/close-race"}, provider: func(p *faultyProvider) {
-		p.close = func() error {
-			for _, x := range p.exposed {
-				if x.rights != 0 && x.gone {
-					x.Bytes[len(x.Bytes)/2] ^= 1
+	{name: "write lands after Deregister", shows: "has changed",
+		rules: []string{"protect/deregister-race"}, end: func(e *faultyEnd) {
+			var late lastWrite
+			e.rdma = func(op provider.Op, r provider.RDMA) error {
+				if x := e.exposedTo(r); op == provider.OpWrite && x != nil {
+					late.note(x, r)
+					p := x.owner
+					p.postRecv = func(r provider.Recv) error { late.land(); return p.Endpoint.PostRecv(r) }
 				}
+				return e.pass(op, r)
 			}
-			return p.Provider.Close()
-		}
-	}},
-	{name: "message lands after Close", shows: "receives of a closed endpoint", rules: []string{"protect/close-race"}, provider: func(p *faultyProvider) {
-		p.close = func() error {
-			for _, x := range p.exposed {
-				if x.rights == 0 && len(x.Bytes) > 64<<10 {
-					x.Bytes[0] ^= 1
+		}},
+	{name: "read gets what came after Deregister", shows: "has read",
+		rules: []string{"protect/deregister-race"}, end: func(e *faultyEnd) {
+			e.rdma = func(op provider.Op, r provider.RDMA) error {
+				if x := e.exposedTo(r); op == provider.OpRead && x != nil {
+					p := x.owner
+					p.postRecv = func(rr provider.Recv) error { copy(r.Local.Bytes, x.Bytes); return p.Endpoint.PostRecv(rr) }
 				}
+				return e.pass(op, r)
 			}
-			return p.Provider.Close()
-		}
-	}},
+		}},
+	{name: "write lands after Close", shows: "memory of a closed endpoint (262144 bytes) has changed",
+		rules: []string{"protect/close-race"}, provider: func(p *faultyProvider) {
+			p.close = func() error {
+				for _, x := range p.exposed {
+					if x.rights != 0 && x.gone {
+						x.Bytes[len(x.Bytes)/2] ^= 1
+					}
+				}
+				return p.Provider.Close()
+			}
+		}},
+	{name: "message lands after Close", shows: "receives of a closed endpoint",
+		rules: []string{"protect/close-race"}, provider: func(p *faultyProvider) {
+			p.close = func() error {
+				for _, x := range p.exposed {
+					if x.rights == 0 && len(x.Bytes) > 64<<10 {
+						x.Bytes[0] ^= 1
+					}
+				}
+				return p.Provider.Close()
+			}
+		}},
 
 	// Waking.
 	{name: "wakes twice", shows: "once too often", rules: []string{"wake/once"}, end: func(e *faultyEnd) {
@@ -1004,36 +1030,38 @@ var mutants = []mutant{
 	}},
 
 	// The end.
-	{name: "completion lost on Close", shows: "has not completed", rules: []string{"close/aborts"}, end: func(e *faultyEnd) {
-		lost := false
-		e.see = func(c *provider.Completion) bool {
-			if c.Status == provider.StatusAborted && !lost {
-				lost = true
-				return false
-			}
-			return true
-		}
-	}},
-	{name: "completion after Close", shows: "after Close, when Poll had already", rules: []string{"close/aborts"}, end: func(e *faultyEnd) {
-		var late []provider.Completion
-		e.see = func(c *provider.Completion) bool {
-			if c.Status == provider.StatusAborted && late == nil {
-				late = append(late, *c)
-				return false
-			}
-			return true
-		}
-		rest := 0
-		e.poll = func(c []provider.Completion) int {
-			n := e.polled(c)
-			if n == 0 && e.closed.Load() {
-				if rest++; rest == 2 {
-					n = copy(c, late)
+	{name: "completion lost on Close", shows: "has not completed",
+		rules: []string{"close/aborts"}, end: func(e *faultyEnd) {
+			lost := false
+			e.see = func(c *provider.Completion) bool {
+				if c.Status == provider.StatusAborted && !lost {
+					lost = true
+					return false
 				}
+				return true
 			}
-			return n
-		}
-	}},
+		}},
+	{name: "completion after Close", shows: "after Close, when Poll had already",
+		rules: []string{"close/aborts"}, end: func(e *faultyEnd) {
+			var late []provider.Completion
+			e.see = func(c *provider.Completion) bool {
+				if c.Status == provider.StatusAborted && late == nil {
+					late = append(late, *c)
+					return false
+				}
+				return true
+			}
+			rest := 0
+			e.poll = func(c []provider.Completion) int {
+				n := e.polled(c)
+				if n == 0 && e.closed.Load() {
+					if rest++; rest == 2 {
+						n = copy(c, late)
+					}
+				}
+				return n
+			}
+		}},
 	{name: "aborted as success", rules: []string{"close/aborts", "close/peer-sees"}, end: func(e *faultyEnd) {
 		e.see = func(c *provider.Completion) bool {
 			if c.Status == provider.StatusAborted {
@@ -1042,34 +1070,36 @@ var mutants = []mutant{
 			return true
 		}
 	}},
-	{name: "end reported twice", shows: "after OpDisconnect", rules: []string{"close/peer-sees"}, end: func(e *faultyEnd) {
-		e.see = func(c *provider.Completion) bool {
-			if c.Op == provider.OpDisconnect {
-				e.extra = append(e.extra, *c)
-			}
-			return true
-		}
-	}},
-	{name: "end before the rest", shows: "OpDisconnect before the completion", rules: []string{"close/peer-sees", "close/delivers"}, end: func(e *faultyEnd) {
-		e.poll = func(c []provider.Completion) int {
-			if len(c) == 0 {
-				return 0
-			}
-			var all []provider.Completion
-			for one := make([]provider.Completion, 1); e.polled(one) == 1; {
-				if one[0].Op == provider.OpDisconnect {
-					all = slices.Insert(all, 0, one[0])
-				} else {
-					all = append(all, one[0])
+	{name: "end reported twice", shows: "after OpDisconnect",
+		rules: []string{"close/peer-sees"}, end: func(e *faultyEnd) {
+			e.see = func(c *provider.Completion) bool {
+				if c.Op == provider.OpDisconnect {
+					e.extra = append(e.extra, *c)
 				}
+				return true
 			}
-			n := copy(c, all)
-			e.qmu.Lock()
-			defer e.qmu.Unlock()
-			e.extra = append(all[n:], e.extra...)
-			return n
-		}
-	}},
+		}},
+	{name: "end before the rest", shows: "OpDisconnect before the completion",
+		rules: []string{"close/peer-sees", "close/delivers"}, end: func(e *faultyEnd) {
+			e.poll = func(c []provider.Completion) int {
+				if len(c) == 0 {
+					return 0
+				}
+				var all []provider.Completion
+				for one := make([]provider.Completion, 1); e.polled(one) == 1; {
+					if one[0].Op == provider.OpDisconnect {
+						all = slices.Insert(all, 0, one[0])
+					} else {
+						all = append(all, one[0])
+					}
+				}
+				n := copy(c, all)
+				e.qmu.Lock()
+				defer e.qmu.Unlock()
+				e.extra = append(all[n:], e.extra...)
+				return n
+			}
+		}},
 	{name: "messages lost on Close", rules: []string{"close/delivers"}, end: func(e *faultyEnd) {
 		e.see = func(c *provider.Completion) bool {
 			if p := e.peer(); p != nil && p.closed.Load() && c.Op == provider.OpRecv {
@@ -1101,13 +1131,15 @@ var mutants = []mutant{
 			return e.Endpoint.Close()
 		}
 	}},
-	{name: "completions lost when both close", shows: "has not completed", rules: []string{"close/both"}, end: func(e *faultyEnd) {
-		e.see = func(c *provider.Completion) bool {
-			p := e.peer()
-			return c.Op != provider.OpRecv || !e.closed.Load() || p == nil || !p.closed.Load()
-		}
-	}},
-	{name: "posts while it closes", shows: "never completed", rules: []string{"close/concurrent"}, end: instead(provider.StatusClosed, provider.StatusOK)},
+	{name: "completions lost when both close", shows: "has not completed",
+		rules: []string{"close/both"}, end: func(e *faultyEnd) {
+			e.see = func(c *provider.Completion) bool {
+				p := e.peer()
+				return c.Op != provider.OpRecv || !e.closed.Load() || p == nil || !p.closed.Load()
+			}
+		}},
+	{name: "posts while it closes", shows: "never completed",
+		rules: []string{"close/concurrent"}, end: instead(provider.StatusClosed, provider.StatusOK)},
 	{name: "Deregister fails after Close", rules: []string{"close/registrations"}, end: func(e *faultyEnd) {
 		e.deregister = func(h provider.Handle) error {
 			if e.closed.Load() {
@@ -1138,7 +1170,8 @@ var mutants = []mutant{
 	{name: "spinner that sees things", rules: []string{"extension/spinner"}, end: func(e *faultyEnd) {
 		spinning(e, func() bool { return true })
 	}},
-	{name: "unsupported extension without error", rules: []string{"extension/unknown", "extension/cache", "extension/spinner"},
+	{name: "unsupported extension without error",
+		rules: []string{"extension/unknown", "extension/cache", "extension/spinner"},
 		end: func(e *faultyEnd) {
 			e.extension = func(id provider.GUID) (any, error) {
 				ext, err := e.Endpoint.Extension(id)

@@ -37,6 +37,11 @@ func TestWaived(t *testing.T) {
 // races are the rules for which a wrapper would need the emulator's locks.
 var races = []string{"protect/deregister-race", "protect/close-race"}
 
+// aborted is the completion of a read that was cut short.
+func aborted(r provider.RDMA) provider.Completion {
+	return provider.Completion{Context: r.Context, Op: provider.OpRead, Status: provider.StatusAborted}
+}
+
 // tolerated are not mistakes. Their rules are waived.
 var tolerated = []mutant{
 	{name: "refused writes complete as successes", end: func(e *faultyEnd) {
@@ -82,7 +87,7 @@ var tolerated = []mutant{
 			e.qmu.Lock()
 			defer e.qmu.Unlock()
 			for _, r := range waiting {
-				e.extra = append(e.extra, provider.Completion{Context: r.Context, Op: provider.OpRead, Status: provider.StatusAborted})
+				e.extra = append(e.extra, aborted(r))
 			}
 			waiting = nil
 			e.extra = append(e.extra, *c)
@@ -93,7 +98,7 @@ var tolerated = []mutant{
 			defer mu.Unlock()
 			for _, r := range waiting {
 				if err := e.pass(provider.OpRead, r); err != nil {
-					e.inject(provider.Completion{Context: r.Context, Op: provider.OpRead, Status: provider.StatusAborted})
+					e.inject(aborted(r))
 				}
 			}
 			waiting = nil

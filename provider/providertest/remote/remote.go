@@ -1,6 +1,6 @@
-// Package remote drives a provider in another process, so that the conformance suite can have its two ends in two: the process of the
-// suite has New's provider, the other one calls Serve. Calls go over a stream, one answer each. The memory that
-// is registered is shared between the processes, so that the suite sees what happens to it.
+// Package remote drives a provider in another process, so that the conformance suite can have its two ends in two: the
+// process of the suite has New's provider, the other one calls Serve. Calls go over a stream, one answer each. The memory
+// that is registered is shared between the processes, so that the suite sees what happens to it.
 //
 // It is for tests: slow, and trusting.
 package remote

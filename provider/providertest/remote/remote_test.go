@@ -40,7 +40,8 @@ func TestThroughStream(t *testing.T) {
 						served.Wait()
 					}
 					fabric := emu.NewFabric()
-					c := emu.Config{Fabric: fabric, MaxMessage: 64 << 10, MaxRDMA: 64 << 10, MaxRecvs: 64, MaxSends: 32, MaxRDMAs: 8}
+					c := emu.Config{Fabric: fabric, MaxMessage: 64 << 10, MaxRDMA: 64 << 10, MaxRecvs: 64, MaxSends: 32,
+						MaxRDMAs: 8}
 					near, err := emu.New(c)
 					require.NoError(t, err)
 					inner, err := emu.New(c)

@@ -232,7 +232,9 @@ func (e *served) answer(s *server, m *message) *message {
 	case callRecv:
 		return failed(e.PostRecv(provider.Recv{Context: m.Context, Buffer: rdma.Local}))
 	case callSend:
-		return failed(e.PostSend(provider.Send{Context: m.Context, Local: rdma.Local, Inline: m.Inline, Solicited: m.Solicited}))
+		return failed(e.PostSend(provider.Send{
+			Context: m.Context, Local: rdma.Local, Inline: m.Inline, Solicited: m.Solicited,
+		}))
 	case callWrite:
 		return failed(e.PostWrite(rdma))
 	case callRead:
