@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sansock/emu"
+	"sansock/provider"
 	"sansock/session"
 )
 
@@ -862,6 +863,65 @@ func TestFaultsLeaveNothing(t *testing.T) {
 		defer mu.Unlock()
 		assert.Greater(t, faults, rounds/4)
 	})
+}
+
+// Where memory cannot be registered, at either side, large writes go in messages, once and for all of the write.
+func TestFallsBackToCopying(t *testing.T) {
+	for _, name := range []string{"read", "write"} {
+		for who := range 2 {
+			t.Run(fmt.Sprint(name, who), func(t *testing.T) {
+				cfg := [2]emu.Config{modes[name], modes[name]}
+				cfg[who].Fault = func(s emu.Step) error {
+					if s == emu.StepExpose || s == emu.StepRegister {
+						return provider.StatusLimit
+					}
+					return nil
+				}
+				x, y := pair(t, cfg[0], cfg[1], session.Config{Threshold: 10_000})
+				const writes, size = 5, 300_000
+				wait := later(t, func() {
+					for i := range writes {
+						n, err := x.Write(pattern(uint64(i*size), size))
+						assert.NoError(t, err)
+						assert.Equal(t, size, n)
+					}
+				})
+				b := make([]byte, writes*size)
+				_, err := io.ReadFull(y, b)
+				require.NoError(t, err)
+				assert.True(t, isPattern(b, 0))
+				wait()
+				sender, receiver := x.Stats().Fallbacks.SendRegistration, y.Stats().Fallbacks.ReceiveRegistration
+				if exposes := map[string]int{"read": 0, "write": 1}[name]; exposes != who {
+					assert.Zero(t, sender+receiver, "this side registers nothing")
+				} else if who == 0 {
+					assert.EqualValues(t, writes, sender)
+				} else {
+					assert.EqualValues(t, writes, receiver)
+				}
+			})
+		}
+	}
+}
+
+func TestBuffersAreGivenBack(t *testing.T) {
+	x, y := pair(t, emu.Config{}, emu.Config{}, session.Config{})
+	for range 100 {
+		_, err := x.Write([]byte("some"))
+		require.NoError(t, err)
+		b, err := y.ReadBuffer()
+		require.NoError(t, err)
+		require.Equal(t, "some", string(b.Bytes()))
+		require.Equal(t, 1, session.Lent(y))
+		b.Release()
+		require.Zero(t, session.Lent(y))
+	}
+	later(t, func() { x.Write([]byte("more")); x.CloseWrite() })
+	var w bytes.Buffer
+	n, err := y.WriteTo(&w)
+	assert.NoError(t, err)
+	assert.EqualValues(t, 4, n)
+	assert.Zero(t, session.Lent(y))
 }
 
 // Reads and Writes of a connection in use allocate nothing.

@@ -551,3 +551,93 @@ func TestInlineSendFails(t *testing.T) {
 		d.finish()
 	}
 }
+
+// Data leaves one slot of the send region to control messages, and a Buffer that is sent keeps within what may be posted.
+func TestSlotsForControl(t *testing.T) {
+	a := modelAttrs(2)
+	a.MaxSends = 4
+	d := newDuo(t, a, fakeAttr())
+	c := d.c[0]
+	c.win.grants[0].count, c.win.credits = 100, 100 // credits are not what stops it
+	require.Less(t, d.write(0, make([]byte, 4000)), 4000)
+	assert.Equal(t, 3, c.inFlight)
+	assert.False(t, c.canData())
+	assert.True(t, c.canControl())
+	r, err := c.ep.Allocate(headerSize + 100)
+	require.NoError(t, err)
+	assert.False(t, c.sendBuffer(r, 100), "the fourth is for control")
+	c.ep.Deregister(r.Handle)
+	c.ping()
+	assert.Equal(t, 4, c.inFlight)
+	assert.False(t, c.canControl())
+	d.w.ends[0].out = nil
+	d.finish()
+}
+
+// Gathered bytes leave with the first credits that come, few as they may be.
+func TestGatheredBytesLeaveWithAnyCredit(t *testing.T) {
+	p := newPuppet(t, noGrow(), puppetHello(), Config{})
+	for range 20 {
+		_, err := p.c.write([]byte{1})
+		require.NoError(t, err)
+	}
+	held := len(p.c.held)
+	require.NotZero(t, held)
+	p.heard()
+	p.say(header{kind: kindNop, credits: 1})
+	require.True(t, p.c.win.short())
+	_, payloads := p.heard()
+	require.Len(t, payloads, 1)
+	assert.Len(t, payloads[0], held)
+	p.finish()
+}
+
+// Where there was no room for what nobody reads, there is some once something is read.
+func TestRoomAfterReading(t *testing.T) {
+	d := newDuo(t, fakeAttr(), fakeAttr(), Config{ReadBuffer: minReadBuffer})
+	c := d.c[1]
+	for sent := 0; sent < 40_000 && !c.full; {
+		sent += d.write(0, make([]byte, 3000))
+		d.c[0].block()
+		d.settle()
+		c.spill()
+		c.pump()
+		d.settle()
+	}
+	require.True(t, c.full && c.peerStuck)
+	assert.False(t, c.behind(), "nothing can be done")
+	d.read(1, 3500)
+	assert.True(t, c.behind())
+	d.finish()
+}
+
+// A Read and a Write are woken for what they can act on.
+func TestWhoIsWoken(t *testing.T) {
+	d := writeModeDuo(t)
+	for _, c := range d.c {
+		assert.False(t, c.readable())
+		assert.True(t, c.writable())
+	}
+	d.offer(0, make([]byte, 80_000))
+	assert.False(t, d.c[0].writable(), "waits for a target")
+	assert.True(t, d.c[1].readable())
+	_, begun := d.c[1].pull(make([]byte, 40_000))
+	require.True(t, begun)
+	d.c[1].closeRead()
+	assert.False(t, d.c[1].readable(), "its memory is in use, whatever else there is")
+	d.deliver(1)
+	assert.True(t, d.c[0].writable())
+	op, ok := d.c[0].push()
+	require.True(t, ok)
+	d.c[0].pushPosted(d.w.ends[0].PostWrite(op))
+	assert.False(t, d.c[0].writable(), "waits for the end of its RDMA write")
+	d.deliver(0)
+	assert.True(t, d.c[0].writable())
+	d.settlePushing()
+	assert.True(t, d.c[1].readable())
+	d.c[1].takePiece()
+	d.settle()
+	assert.True(t, d.c[0].outboundOver() && d.c[0].writable())
+	d.c[0].takeOutbound()
+	d.finish()
+}

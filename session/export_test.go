@@ -19,3 +19,10 @@ const (
 	CloseTimeout  = closeTimeout
 	ShrinkAfter   = shrinkAfter
 )
+
+// Lent is how many receive buffers the application keeps.
+func Lent(c *Conn) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.core.lent
+}

@@ -471,6 +471,32 @@ func TestClosedBeforePosting(t *testing.T) {
 	}
 }
 
+// A peer that says it is done while our RDMA writes are under way does not get the memory back to the caller before these
+// have ended.
+func TestDoneBeforeTheWriteHasEnded(t *testing.T) {
+	p := newPuppet(t, modelAttrs(3), puppetHello(), Config{})
+	r, err := p.ep.Expose(make([]byte, 5000), provider.RightWrite)
+	require.NoError(t, err)
+	before := p.w.ends[0].leaks()
+	first, begun := p.c.offer(make([]byte, 50_000))
+	require.True(t, begun)
+	p.say(header{kind: kindTarget, arg: 1}, target{length: 5000, desc: r.Descriptor}.bytes())
+	op, begun := p.c.push()
+	require.True(t, begun)
+	p.c.pushPosted(p.w.ends[0].PostWrite(op))
+	require.True(t, p.raw(encode(header{kind: kindDone, arg: 1}, count(uint64(50_000-first)))))
+	p.c.poll()
+	assert.True(t, p.c.out.over)
+	assert.False(t, p.c.outboundOver())
+	assert.Equal(t, before+1, p.w.ends[0].leaks(), "the memory is still registered")
+	p.listen()
+	p.c.poll()
+	assert.True(t, p.c.outboundOver())
+	assert.Equal(t, before, p.w.ends[0].leaks())
+	assert.Equal(t, 50_000-first, p.c.takeOutbound())
+	p.finish()
+}
+
 // RDMA that fails in the middle breaks both ends, with the cause at the one that saw it.
 func TestRDMAFails(t *testing.T) {
 	for _, kind := range transferKinds {
