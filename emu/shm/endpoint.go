@@ -296,14 +296,23 @@ func (e *endpoint) emit(k kind, arg uint8, n int, flag uint64, urgent bool) {
 func (e *endpoint) lockDrained() {
 	e.mu.Lock()
 	e.drain()
-	if e.behind {
+	// Each pump brings the memory that an event before it names. A later event may name what was announced after
+	// the pump: only the same one, still unknown, is wrong.
+	for range slots {
+		if !e.behind {
+			return
+		}
+		at := e.head
 		e.mu.Unlock()
 		e.l.pump()
 		e.mu.Lock()
 		e.drain()
-		if e.behind {
-			e.end(provider.StatusLink)
+		if e.behind && e.head == at {
+			break
 		}
+	}
+	if e.behind {
+		e.end(provider.StatusLink)
 	}
 }
 
