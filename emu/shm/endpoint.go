@@ -205,7 +205,8 @@ func (e *endpoint) PostSend(s provider.Send) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for again := false; ; again = true {
+	var unknown uint64 // the descriptor that the last pump was for
+	for tries := 0; ; tries++ {
 		if e.over {
 			return e.refusal()
 		}
@@ -234,11 +235,13 @@ func (e *endpoint) PostSend(s provider.Send) error {
 			copy(dst[k:], b)
 			break
 		}
-		if again {
+		if w == unknown || tries == slots {
 			e.sendFailed(&s, provider.StatusLink)
 			return nil
 		}
-		// The peer has announced the memory before it posted the receive.
+		// The peer has announced the memory before it posted the receive. Another sender may take this receive
+		// meanwhile, and the next be in memory that was announced after the pump.
+		unknown = w
 		e.mu.Unlock()
 		e.l.pump()
 		e.mu.Lock()
