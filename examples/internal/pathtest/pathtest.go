@@ -6,19 +6,37 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"sansock/emu"
+	"sansock/provider"
 	"sansock/sannet"
 	sanswitch "sansock/switch"
 )
 
-// Env is the environment variable that names the path to test, "san" or "tcp". Without it both are tested.
+// Env is the environment variable that names the path to test. Without it all are tested.
 const Env = "SANSOCK_PATH"
 
+// The paths.
+const (
+	SAN    = "san"    // the emulated SAN within the process
+	Across = "across" // the emulated SAN as between processes, for what goes to Listen
+	TCP    = "tcp"    // no SAN
+)
+
+// Paths returns those that there are here.
+func Paths() []string {
+	if runtime.GOOS != "linux" {
+		return []string{SAN, TCP}
+	}
+	return []string{SAN, Across, TCP}
+}
+
 // providers is SANNET_PROVIDERS for each path.
-var providers = map[string]string{"san": "emu", "tcp": "none"}
+var providers = map[string]string{SAN: "emu", Across: "emu", TCP: "none"}
 
 // Main is the TestMain of an example. Each path has a process of its own, as the environment chooses it, and in each no
 // goroutine may be left at the end.
@@ -31,7 +49,7 @@ func Main(m *testing.M, leaks ...goleak.Option) {
 		return
 	}
 	code := 0
-	for _, path := range []string{"san", "tcp"} {
+	for _, path := range Paths() {
 		fmt.Println("over", path)
 		code = max(code, run(path))
 	}
@@ -52,18 +70,21 @@ func run(path string) int {
 
 // Want is the Info, as a string, of a connection in this process.
 func Want() string {
-	if os.Getenv(Env) == "san" {
-		return "san via emu"
+	if os.Getenv(Env) == TCP {
+		return "tcp: " + sanswitch.ReasonDisabled.String()
 	}
-	return "tcp: " + sanswitch.ReasonDisabled.String()
+	return "san via emu"
 }
 
 // Check fails the test where c is not over the path that is wanted.
 func Check(t testing.TB, c net.Conn) {
 	t.Helper()
 	info, ok := sannet.InfoOf(c)
-	// A TCP connection that was accepted has no other reason than its client's choice.
-	if !ok || info.String() != Want() && (info.Path != sanswitch.PathTCP || os.Getenv(Env) == "san") {
+	want := sanswitch.PathSAN
+	if os.Getenv(Env) == TCP {
+		want = sanswitch.PathTCP
+	}
+	if !ok || info.Path != want {
 		t.Errorf("connection over %v, want %s", info, Want())
 	}
 }
@@ -71,7 +92,17 @@ func Check(t testing.TB, c net.Conn) {
 // Listen listens on a free port of this host until the end of the test, and checks what it accepts.
 func Listen(t testing.TB) net.Listener {
 	t.Helper()
-	l, err := sannet.Listen("tcp", "127.0.0.1:0")
+	var lc sannet.ListenConfig
+	if os.Getenv(Env) == Across {
+		// A fabric of the listener's own: that of the process's default switch does not find it in the process.
+		p, err := emu.New(emu.Config{Fabric: emu.SharedFabric("")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lc.Switch = sanswitch.New(sanswitch.Config{Providers: []provider.Provider{p}})
+		t.Cleanup(func() { lc.Switch.Close() })
+	}
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
