@@ -77,18 +77,41 @@ func (p *process) end() int {
 	return p.ProcessState.ExitCode()
 }
 
-// TestTwoProcesses: one proxy at the client and one at the server, over whatever there is between processes.
+// startAcross is startChain with a process for each half, and the SAN in the middle.
+func startAcross(t *testing.T, target string) *chain {
+	start := program(t)
+	c := &chain{addr: freeAddress(t)}
+	middle := "san:" + freeAddress(t)
+	far := start("-listen", middle, "-to", "tcp:"+target)
+	near := start("-listen", "tcp:"+c.addr, "-to", middle)
+	c.end = sync.OnceFunc(func() {
+		for _, p := range []*process{near, far} {
+			assert.NoError(t, p.Process.Signal(syscall.SIGTERM))
+			assert.Zero(t, p.end())
+			io.WriteString(&c.out, p.seen.String())
+			io.WriteString(&c.errs, p.errs.String())
+		}
+	})
+	t.Cleanup(c.end)
+	return c
+}
+
+// TestTwoProcesses: one proxy beside the client and one beside the server, of which the latter is killed in the end.
 func TestTwoProcesses(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("no SAN between processes")
+	}
 	start := program(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
 	c := &chain{addr: freeAddress(t)}
-	middle := "auto:" + freeAddress(t)
+	middle := "san:" + freeAddress(t)
 	far := start("-listen", middle, "-to", "tcp:"+l.Addr().String())
 	near := start("-listen", "tcp:"+c.addr, "-to", middle)
-	client, target := c.connect(t, l)
+
 	sent := pattern(2 << 20)
+	client, target := c.connect(t, l)
 	go func() {
 		client.Write(sent)
 		client.CloseWrite()
@@ -100,16 +123,28 @@ func TestTwoProcesses(t *testing.T) {
 	_, err = client.Read(make([]byte, 1))
 	assert.Equal(t, io.EOF, err)
 	client.Close()
-	if runtime.GOOS == "windows" {
-		return // no signals
-	}
-	for _, p := range []*process{near, far} {
-		require.NoError(t, p.Process.Signal(os.Interrupt))
-		assert.Zero(t, p.end())
-		assert.Contains(t, p.seen.String(), ", closed\n")
-		assert.Empty(t, p.errs.String())
-		t.Log(p.seen.String())
-	}
+
+	client, target = c.connect(t, l)
+	io.WriteString(target, "x") // read at the client, all are connected
+	_, err = io.ReadFull(client, make([]byte, 1))
+	require.NoError(t, err)
+	target.SetLinger(0)
+	target.Close()
+	_, err = client.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, syscall.ECONNRESET)
+
+	client, _ = c.connect(t, l)
+	require.NoError(t, far.Process.Kill())
+	_, err = client.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, syscall.ECONNRESET)
+	assert.Equal(t, -1, far.end())
+	assert.Empty(t, far.errs.String())
+
+	require.NoError(t, near.Process.Signal(os.Interrupt))
+	assert.Zero(t, near.end())
+	assert.Empty(t, near.errs.String())
+	assert.Contains(t, near.seen.String(), "over san via emu")
+	assert.Contains(t, near.seen.String(), " 2097152 bytes to ")
 }
 
 // TestDrain: after SIGTERM a connection that is there lives on, and no other comes.
@@ -225,9 +260,9 @@ func TestRedis(t *testing.T) {
 	server.Stdout = &log
 	require.NoError(t, server.Start())
 	require.Eventually(t, func() bool { return strings.Contains(log.String(), "Ready to accept") }, limit, time.Millisecond)
-	for _, kind := range []string{"san", "tcp"} {
+	for _, kind := range kinds() {
 		t.Run(kind, func(t *testing.T) {
-			c := startChain(t, kind, addr)
+			c := start(t, kind, addr)
 			_, port, err := net.SplitHostPort(c.addr)
 			require.NoError(t, err)
 			redis := func(tool, stdin string, args ...string) string {
