@@ -44,6 +44,14 @@ func inBubble(t *testing.T, f func(t *testing.T, c emu.Config)) {
 	})
 }
 
+// less returns n, or raced with the race detector, which makes everything slow.
+func less(n, raced int) int {
+	if session.RaceEnabled {
+		return raced
+	}
+	return n
+}
+
 // pattern returns n bytes that are different at every place of a stream.
 func pattern(pos uint64, n int) []byte {
 	b := make([]byte, n)
@@ -169,7 +177,7 @@ func TestConcurrentReads(t *testing.T) {
 // Two ends that both write up to the receive buffer before they read.
 func TestBothWriteFirst(t *testing.T) {
 	forModes(t, func(t *testing.T, c emu.Config) {
-		for _, size := range []int{1000, 9000, 4 << 20} {
+		for _, size := range []int{less(1000, 5000), 9000, 4 << 20} {
 			x, y := pair(t, c, c, session.Config{Threshold: 16 << 10})
 			var wg sync.WaitGroup
 			for _, c := range []*session.Conn{x, y} {
@@ -363,7 +371,7 @@ func TestDeadlineDuringTransfer(t *testing.T) {
 			over := make(chan struct{})
 			later(t, func() {
 				defer close(over)
-				for range 25 {
+				for range less(25, 8) {
 					if who != "reader" {
 						x.SetWriteDeadline(time.Now().Add(time.Duration(r.IntN(200)) * time.Millisecond))
 					}
@@ -590,10 +598,7 @@ func TestAfterClose(t *testing.T) {
 func TestSlicesAreTheCallers(t *testing.T) {
 	forModes(t, func(t *testing.T, c emu.Config) {
 		x, y := pair(t, c, c, session.Config{ReadBuffer: 100_000})
-		total := uint64(20 << 20)
-		if session.RaceEnabled {
-			total = 5 << 20
-		}
+		total := uint64(less(20<<20, 4<<20))
 		sent, got := uint64(0), uint64(0)
 		over := make(chan struct{})
 		later(t, func() {
@@ -762,7 +767,7 @@ func TestKeepAliveWhileStalled(t *testing.T) {
 func TestShrinksWhenIdle(t *testing.T) {
 	inBubble(t, func(t *testing.T, c emu.Config) {
 		c.Buffered = 1 << 20
-		for _, size := range []int{1300, 20_000, 10 << 20} {
+		for _, size := range []int{1300, 20_000, less(10<<20, 30_000)} {
 			x, y := pair(t, c, c, session.Config{Threshold: -1})
 			small := y.Stats().ReceiveRegion
 			for round := range 2 {

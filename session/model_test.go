@@ -289,7 +289,7 @@ func TestModelLossless(t *testing.T) {
 	for kinds := range modelKinds * modelKinds {
 		a, b := kinds/modelKinds, kinds%modelKinds
 		t.Run(fmt.Sprintf("%d-%d", a, b), func(t *testing.T) {
-			for seed := range uint64(testSeeds(t, 10)) {
+			for seed := range uint64(testSeeds(t, 8)) {
 				runModel(t, modelAttrs(a), modelAttrs(b), seed)
 			}
 		})
