@@ -31,11 +31,12 @@ type Conn struct {
 // newConn wraps a session that came from network.
 func newConn(network string, s *session.Conn, route sanswitch.Route) *Conn {
 	return &Conn{
-		s:       s,
-		network: network,
-		laddr:   tcpAddr(s.LocalAddr()),
-		raddr:   tcpAddr(s.RemoteAddr()),
-		route:   route,
+		s:         s,
+		network:   network,
+		laddr:     tcpAddr(s.LocalAddr()),
+		raddr:     tcpAddr(s.RemoteAddr()),
+		route:     route,
+		keepAlive: systemKeepAlive,
 	}
 }
 

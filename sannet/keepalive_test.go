@@ -27,7 +27,7 @@ func TestKeepAliveOptions(t *testing.T) {
 	}{
 		{"default", 0, net.KeepAliveConfig{}, of(15*time.Second, 15*time.Second, 9)},
 		{"period", time.Minute, net.KeepAliveConfig{}, of(time.Minute, 15*time.Second, 9)},
-		{"off", -1, net.KeepAliveConfig{}, net.KeepAliveConfig{}},
+		{"off", -1, net.KeepAliveConfig{}, systemKeepAlive},
 		{"config", -1, of(3*time.Second, 2*time.Second, 1), of(3*time.Second, 2*time.Second, 1)},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -16,6 +16,10 @@ const (
 	maxKeepAliveCount = 127
 )
 
+// systemKeepAlive is what holds for a socket of which nothing was set (on Linux, unless the host is tuned): it counts where
+// keep-alive is off at first, and turned on later, or set in part.
+var systemKeepAlive = net.KeepAliveConfig{Idle: 7200 * time.Second, Interval: 75 * time.Second, Count: 9}
+
 // SetReadBuffer sets how many received bytes may wait to be read before the peer's writes do.
 func (c *Conn) SetReadBuffer(bytes int) error {
 	if !c.ok() {
