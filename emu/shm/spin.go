@@ -15,17 +15,18 @@ import (
 // all; first with pauses, which finds the answer of a peer on another core, then by yielding, which lets a peer on the same
 // core answer. Either part is left out while it does not pay off: where the peer is cannot be known, and changes.
 const (
-	soloWaits  = 8 // waits in a row by the same endpoint make it the only one
-	pauses     = 48
-	pauseBatch = 4
-	probeEvery = 32 // waits after which a part that did not pay off gets another chance
-	scoreLimit = 8
-	yieldTime  = 20 * time.Microsecond
-	probeTime  = 120 * time.Microsecond // after a miss: longer than it takes to wake a peer, which then is found spinning
-	yieldGuard = 150 * time.Microsecond // a yield that takes longer has given the core to somebody who computes
-	guardFirst = 20 * time.Millisecond
-	guardLast  = time.Second
-	procsEvery = 16 // waits after which GOMAXPROCS is looked at again
+	soloWaits   = 8 // waits in a row by the same endpoint make it the only one
+	pauses      = 48
+	pauseBatch  = 4
+	probeEvery  = 32 // waits after which a part that did not pay off gets another chance
+	scoreLimit  = 8
+	yields      = 32                     // of some 600 ns, if nobody else wants the core
+	probeYields = 200                    // after a miss: longer than it takes to wake a peer, which then is found spinning
+	yieldGuard  = 500 * time.Microsecond // a yield that takes longer has given the core to somebody who computes
+	guardFirst  = time.Millisecond
+	guardLast   = time.Second
+	guardMemory = 8  // a guard is longer than the last one within so many times that
+	procsEvery  = 16 // waits after which GOMAXPROCS is looked at again
 )
 
 // spinning is of the whole process.
@@ -95,34 +96,40 @@ func (e *endpoint) Spin() (ready bool) {
 	return e.yield()
 }
 
-// yield is the second part of Spin.
+// yield is the second part of Spin. What it takes of the core is the yields, not the time in which others run meanwhile.
 func (e *endpoint) yield() bool {
-	start := time.Since(epoch)
-	if int64(start) < spinning.guard.Load() || !e.yielding.worth() {
+	now := time.Since(epoch)
+	if int64(now) < spinning.guard.Load() || !e.yielding.worth() {
 		return e.ready()
 	}
-	limit := yieldTime
+	limit := yields
 	if e.yielding.missed {
-		limit = probeTime
+		limit = probeYields
 	}
-	for now := start; now-start < limit; {
+	for range limit {
+		unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		if e.ready() {
 			e.yielding.note(true)
-			spinning.pause.Store(int64(guardFirst))
 			return true
 		}
-		unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		before := now
-		now = time.Since(epoch)
-		if now-before > yieldGuard {
-			length := max(spinning.pause.Load(), int64(guardFirst))
-			spinning.guard.Store(int64(now) + length)
-			spinning.pause.Store(min(2*length, int64(guardLast)))
+		if now = time.Since(epoch); now-before > yieldGuard {
+			guard(now)
 			return e.ready()
 		}
 	}
 	e.yielding.note(false)
-	return e.ready()
+	return false
+}
+
+// guard stops yields for a while, which gets longer if that happens again and again.
+func guard(now time.Duration) {
+	length := int64(guardFirst)
+	if last := spinning.guard.Load(); int64(now)-last < guardMemory*spinning.pause.Load() {
+		length = min(2*spinning.pause.Load(), int64(guardLast))
+	}
+	spinning.pause.Store(length)
+	spinning.guard.Store(int64(now) + length)
 }
 
 // ready reports whether there is something to poll.
