@@ -61,7 +61,7 @@ func provesNoAllocations(x *rig) {
 				take(to, 1)
 			}
 		}
-		const rounds = 100
+		rounds := uint64(max(20, min(100, x.Rounds)))
 		least := ^uint64(0)
 		// The runtime allocates now and then, and so may other goroutines: the best of some tries counts.
 		for range 5 {
