@@ -30,6 +30,8 @@
 //   - SetNoDelay and SetWriteBuffer change nothing: small writes are gathered only while they have to wait
 //     anyway, and never more than one message of them.
 //   - SetReadBuffer counts bytes of data, where the kernel counts its own memory and doubles and limits the figure.
+//   - What arrives after CloseRead is dropped. Linux keeps it, hands it to later reads, and holds up the peer's writes
+//     once its buffer is full.
 //   - A listener may, when the SAN is slow, see a second connection of a client, over TCP, that ends at once:
 //     Dial tried both, and took the SAN's.
 package sannet

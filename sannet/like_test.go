@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -649,7 +650,12 @@ func (short) Write(b []byte) (int, error) { return len(b) - 1, nil }
 
 // TestLikeTCP runs every case over plain TCP and over the paths of this package, and compares.
 func TestLikeTCP(t *testing.T) {
-	for _, c := range slices.Concat(connCases, dialCases, listenCases) {
+	var across func(testing.TB) path
+	if runtime.GOOS == "linux" {
+		c := startChild(t)
+		across = func(t testing.TB) path { return acrossPath(t, c) }
+	}
+	for _, c := range slices.Concat(connCases, closeCases, dialCases, listenCases) {
 		t.Run(c.name, func(t *testing.T) {
 			run := func(newPath func(testing.TB) path) (notes string) {
 				p := newPath(t)
@@ -663,6 +669,9 @@ func TestLikeTCP(t *testing.T) {
 			want := run(tcpPath)
 			assert.Equal(t, want, run(sanPath), "over the SAN")
 			assert.Equal(t, want, run(fallbackPath), "over the fallback")
+			if across != nil {
+				assert.Equal(t, want, run(across), "over the SAN, between processes")
+			}
 		})
 	}
 }

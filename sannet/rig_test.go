@@ -32,6 +32,7 @@ type path struct {
 	name     string
 	listen   func(network, address string) (net.Listener, error)
 	dialWith func(ctx context.Context, d sannet.Dialer, network, address string) (net.Conn, error)
+	rest     func() bool // reports that the other process is at rest; nil: there is none
 }
 
 func (p path) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -60,18 +61,18 @@ func tcpPath(testing.TB) path {
 		}
 		return nd.DialContext(ctx, network, address)
 	}
-	return path{"tcp", net.Listen, dial}
+	return path{name: "tcp", listen: net.Listen, dialWith: dial}
 }
 
 // sanPath runs over the emulated SAN.
 func sanPath(t testing.TB) path {
 	sw := newSwitch(t, true)
-	return path{"san", listenWith(sw), dialWith(sw)}
+	return path{name: "san", listen: listenWith(sw), dialWith: dialWith(sw)}
 }
 
 // fallbackPath dials with an emulated SAN which the listener does not have.
 func fallbackPath(t testing.TB) path {
-	return path{"fallback", listenWith(newSwitch(t, false)), dialWith(newSwitch(t, true))}
+	return path{name: "fallback", listen: listenWith(newSwitch(t, false)), dialWith: dialWith(newSwitch(t, true))}
 }
 
 func listenWith(sw *sanswitch.Switch) func(network, address string) (net.Listener, error) {
@@ -264,7 +265,7 @@ func (s *script) park(f func(*script)) (wait func()) {
 			return wait
 		default:
 		}
-		if !isParked(prefix) {
+		if !isParked(prefix) || s.rest != nil && !s.rest() {
 			looks = 0
 		} else {
 			looks++
@@ -285,8 +286,13 @@ func isParked(prefix []byte) bool {
 	if i < 0 {
 		return false
 	}
+	return waits(string(buf[i+len(prefix):][:20]))
+}
+
+// waits reports whether the state in the dump of a goroutine is one of waiting.
+func waits(state string) bool {
 	for _, busy := range []string{"running", "runnable", "syscall"} {
-		if bytes.HasPrefix(buf[i+len(prefix):], []byte(busy)) {
+		if strings.HasPrefix(state, busy) {
 			return false
 		}
 	}

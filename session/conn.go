@@ -363,7 +363,7 @@ func (c *Conn) sleepParked(w *waiter, d *deadline) {
 // mu: the last to arm decides, so it has to see who sleeps.
 func (c *Conn) arm() bool {
 	mode := provider.WakeSolicited
-	if c.rd.parked.Load() || c.wr.parked.Load() || c.core.closing || c.core.done || c.core.pending() {
+	if c.rd.parked.Load() || c.wr.parked.Load() || c.core.closing || c.core.done || c.core.shut() || c.core.pending() {
 		mode = provider.WakeAny
 	}
 	return c.ep.Arm(mode)
@@ -572,7 +572,7 @@ func (c *Conn) CloseRead() error {
 	if c.closed.Load() {
 		return net.ErrClosed
 	}
-	if c.core.reset {
+	if c.core.poll(); c.core.over() {
 		return syscall.ENOTCONN
 	}
 	c.core.closeRead()
@@ -586,7 +586,7 @@ func (c *Conn) CloseWrite() error {
 	if c.closed.Load() {
 		return net.ErrClosed
 	}
-	if c.core.reset {
+	if c.core.poll(); c.core.over() {
 		return syscall.ENOTCONN
 	}
 	c.core.closeWrite()

@@ -217,11 +217,11 @@ func (c *core) read(p []byte) (int, error) {
 // readEnd is the error of a read with nothing queued, nil if data may still come.
 func (c *core) readEnd() error {
 	switch {
-	case c.eof, c.deaf:
+	case c.eof:
 		return io.EOF
 	case c.err != nil:
 		return c.tellErr(io.EOF)
-	case c.ended:
+	case c.deaf, c.ended:
 		return io.EOF
 	}
 	return nil
@@ -246,6 +246,12 @@ func (c *core) consumed(it item) {
 	c.recv[it.gen].held--
 	c.repost(it.gen, it.slot)
 }
+
+// shut reports that the application neither reads nor writes any more, although it has not closed the connection.
+func (c *core) shut() bool { return c.deaf && c.finSent }
+
+// over reports that there is nothing left to shut down: the connection broke, or both streams have ended.
+func (c *core) over() bool { return c.reset || c.eof && (c.finSent || c.finWanted && c.ended) }
 
 // writeOver reports that nothing can be written any more.
 func (c *core) writeOver() bool { return c.finWanted || c.err != nil || c.peerGone || c.ended }

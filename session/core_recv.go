@@ -49,6 +49,9 @@ func (c *core) receive(gen, slot, n int) {
 		} else if c.closing || c.aborting {
 			// Nobody will read it: the peer has to know that it was lost.
 			c.abort(abortReset)
+		} else if c.shut() && len(payload) > 0 {
+			// As TCP: CloseRead alone drops what arrives, but with both directions closed it resets the connection.
+			c.fail(syscall.ECONNRESET, abortReset)
 		} else if len(payload) > 0 && !c.deaf {
 			c.take(gen, slot, payload)
 			return
@@ -151,8 +154,8 @@ func (c *core) aborted(code uint64) {
 		case code == abortTimeout:
 			c.err = syscall.ETIMEDOUT
 		case c.eof:
-			// As TCP: a reset after the peer's FIN only breaks writing.
-			c.peerGone = true
+			// As TCP: a reset after the peer's FIN only breaks writing, and no write is taken any more.
+			c.pipeTold = true
 		default:
 			c.err = syscall.ECONNRESET
 		}

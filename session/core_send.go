@@ -101,7 +101,7 @@ func (c *core) write(p []byte) (int, error) {
 	if c.writeOver() {
 		if c.peerGone && !c.finWanted && c.err == nil && !c.pipeTold {
 			// As TCP: the first write after the peer's close is taken, and only provokes a reset.
-			c.pipeTold = true
+			c.pipeTold, c.reset = true, true
 			return len(p), nil
 		}
 		return 0, c.writeEnd()

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"syscall"
+
 	pool "github.com/libp2p/go-buffer-pool"
 
 	"sansock/provider"
@@ -57,6 +59,10 @@ func (c *core) offered(id uint64, o offer) error {
 	}
 	if c.closing || c.aborting {
 		c.abort(abortReset)
+		return nil
+	}
+	if c.shut() {
+		c.fail(syscall.ECONNRESET, abortReset) // as for data in messages
 		return nil
 	}
 	c.in.active, c.in.id, c.in.total, c.in.taken = true, id, o.total, 0
