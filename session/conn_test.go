@@ -21,6 +21,7 @@ import (
 	"sansock/emu"
 	"sansock/provider"
 	"sansock/session"
+	"sansock/session/sessiontest"
 )
 
 // modes are providers with each way in which large writes cross.
@@ -59,29 +60,9 @@ func pattern(pos uint64, n int) []byte {
 	return b
 }
 
-// putPattern fills b with the bytes of a stream from pos on: every eighth byte begins the place of its word.
-func putPattern(b []byte, pos uint64) {
-	for i := 0; i < len(b); {
-		var word [8]byte
-		binary.LittleEndian.PutUint64(word[:], (pos+uint64(i))/8*0x9E3779B97F4A7C15)
-		i += copy(b[i:], word[(pos+uint64(i))%8:])
-	}
-}
-
-// isPattern reports whether b is what putPattern puts at pos.
-func isPattern(b []byte, pos uint64) bool {
-	for i := 0; i < len(b); {
-		var word [8]byte
-		binary.LittleEndian.PutUint64(word[:], (pos+uint64(i))/8*0x9E3779B97F4A7C15)
-		w := word[(pos+uint64(i))%8:]
-		n := min(len(w), len(b)-i)
-		if !bytes.Equal(b[i:i+n], w[:n]) {
-			return false
-		}
-		i += n
-	}
-	return true
-}
+// putPattern and isPattern are those of the randomised traffic.
+func putPattern(b []byte, pos uint64)     { sessiontest.PutPattern(b, pos) }
+func isPattern(b []byte, pos uint64) bool { return sessiontest.IsPattern(b, pos) }
 
 // later runs f in a goroutine and returns a function that waits for its end.
 func later(t testing.TB, f func()) (wait func()) {
