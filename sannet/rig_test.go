@@ -39,11 +39,14 @@ func (p path) dial(ctx context.Context, network, address string) (net.Conn, erro
 	return p.dialWith(ctx, sannet.Dialer{}, network, address)
 }
 
-// newSwitch returns a switch with an emulated SAN, or without any.
+// openSAN opens the SAN under test. The build tag ofi can make it another one.
+var openSAN = func() (provider.Provider, error) { return emu.New(emu.Config{}) }
+
+// newSwitch returns a switch with a SAN, or without any.
 func newSwitch(t testing.TB, san bool) *sanswitch.Switch {
 	var cfg sanswitch.Config
 	if san {
-		p, err := emu.New(emu.Config{})
+		p, err := openSAN()
 		require.NoError(t, err)
 		cfg.Providers = []provider.Provider{p}
 	}
