@@ -21,7 +21,9 @@ import "net/netip"
 // A connection ends when either side calls Close, or the link or the peer dies. Then, at the side that did
 // not call Close, the messages that had arrived are reported first, every operation that
 // is posted completes with StatusAborted (or the status that describes the cause), and last of all comes one
-// completion with OpDisconnect. Posting afterwards fails with StatusDisconnected.
+// completion with OpDisconnect. Its status is StatusDisconnected where the peer has closed or nothing else is known,
+// and otherwise says what ended the connection; it is never StatusOK or StatusAborted.
+// Posting afterwards fails with StatusDisconnected.
 //
 // An access that the owner of the memory refuses (StatusAccess, for a wrong key, bounds or right) may end the
 // connection, as it does on hardware, and a refused RDMA write may complete as if it had succeeded. The memory

@@ -32,7 +32,7 @@ type Provider interface {
 	// The error is a *Error. It is StatusRefused only where TCP would be refused too, that is when the peer
 	// rejected the request or its backlog was full, and StatusUnreachable only where TCP could not reach
 	// the host either: for these the switch does not fall back (WSD's rule). A remote where nothing of
-	// this SAN listens is StatusNoListener. When ctx ends, the error is ctx's and nothing is left behind.
+	// this SAN listens is StatusNoListener. When ctx ends, the *Error wraps ctx's error, and nothing is left behind.
 	Dial(ctx context.Context, local, remote netip.AddrPort) (Endpoint, error)
 
 	// Listen starts to take connection requests for local (WSPListen). The address may be unspecified, which
@@ -65,7 +65,7 @@ type Request interface {
 	RemoteAddr() netip.AddrPort // the peer's own
 
 	// Accept makes the connection. The peer's Dial succeeds no sooner than this is called. It fails
-	// when the peer has gone in the meantime, or ctx ends.
+	// when the peer has gone in the meantime, or ctx ends: then the error, a *Error, wraps ctx's.
 	Accept(ctx context.Context) (Endpoint, error)
 
 	// Reject makes the peer's Dial fail with StatusRefused and the reason, of which the first

@@ -208,7 +208,8 @@ func TestSelection(t *testing.T) {
 		} else {
 			require.ErrorIs(t, err, errors.ErrUnsupported)
 			require.ErrorContains(t, err, "verbs")
-			require.ErrorContains(t, err, "tcp fabric has to be asked for")
+			require.ErrorContains(t, err, "; the tcp fabric has to be asked for")
+			require.NotContains(t, err.Error(), "\n")
 		}
 		t.Setenv("SANNET_OFI_FABRIC", "tcp")
 	}

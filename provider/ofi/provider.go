@@ -108,8 +108,21 @@ func open(c Config) (*Provider, error) {
 	if c.Fabric == "" {
 		errs = append(errs, errors.New("the tcp fabric has to be asked for"))
 	}
-	return nil, errors.Join(errs...)
+	return nil, reasons(errs)
 }
+
+// reasons are errors in one line.
+type reasons []error
+
+func (r reasons) Error() string {
+	var all []string
+	for _, err := range r {
+		all = append(all, err.Error())
+	}
+	return strings.Join(all, "; ")
+}
+
+func (r reasons) Unwrap() []error { return r }
 
 func openKind(kind, device string) (*Provider, error) {
 	all, err := discover(kind, queueTx, queueRx)

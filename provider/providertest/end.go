@@ -114,6 +114,9 @@ func (e *end) enter(c provider.Completion) {
 				}
 			}
 		}
+		if c.Status == provider.StatusOK || c.Status == provider.StatusAborted {
+			e.x.errorf("%s: %s, which is no reason for an end", e.name, describe(c))
+		}
 		e.ended = true
 		return
 	}

@@ -1070,6 +1070,22 @@ var mutants = []mutant{
 			return true
 		}
 	}},
+	{name: "end without a reason", shows: "no reason", rules: []string{"close/peer-sees", "close/delivers"}, end: func(e *faultyEnd) {
+		e.see = func(c *provider.Completion) bool {
+			if c.Op == provider.OpDisconnect {
+				c.Status = provider.StatusOK
+			}
+			return true
+		}
+	}},
+	{name: "end for another reason", shows: "the peer has closed", rules: []string{"close/peer-sees"}, end: func(e *faultyEnd) {
+		e.see = func(c *provider.Completion) bool {
+			if c.Op == provider.OpDisconnect {
+				c.Status = provider.StatusLink
+			}
+			return true
+		}
+	}},
 	{name: "end reported twice", shows: "after OpDisconnect",
 		rules: []string{"close/peer-sees"}, end: func(e *faultyEnd) {
 			e.see = func(c *provider.Completion) bool {

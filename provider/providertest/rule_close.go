@@ -81,6 +81,8 @@ func provesPeerSees(x *rig) {
 		}
 		if last := e.log[len(e.log)-1]; last.Op != provider.OpDisconnect {
 			x.errorf("%s: the last completion is %s", e.name, describe(last))
+		} else if last.Status != provider.StatusDisconnected {
+			x.errorf("%s: %s, and the peer has closed", e.name, describe(last))
 		}
 		x.pause(e)
 	})

@@ -280,6 +280,10 @@ func provesDialContext(x *rig) {
 		if !errors.Is(err, want) {
 			x.errorf("%s: %v, it should be %v", what, err, want)
 		}
+		var e *provider.Error
+		if !errors.As(err, &e) {
+			x.errorf("%s: %v (%T) is no *provider.Error", what, err, err)
+		}
 		if s := provider.StatusOf(err); s == provider.StatusRefused || s == provider.StatusUnreachable {
 			x.errorf("%s: %v has status %q, which says something about the peer", what, err, s)
 		}

@@ -251,9 +251,7 @@ func provesLongerThanReceive(x *rig) {
 			if inline && len(data) > from.attr.MaxInline {
 				continue
 			}
-			if from.hasEnded() || to.hasEnded() {
-				from, to = x.connect()
-			}
+			from, to = x.alive(from, to)
 			r, _ := to.hear(40)
 			var s uint64
 			if inline {

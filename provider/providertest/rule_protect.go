@@ -72,7 +72,7 @@ func provesOnlyRights(x *rig) {
 		}
 		m := x.mem(vic, "memory exposed for reading", 4096)
 		r := vic.expose(m, provider.RightRead)
-		x.refused("a write to memory exposed for reading", in, vic, access{provider.OpWrite, r.Descriptor, 0, 4096}, m)
+		x.refused("a write to memory exposed for reading", in, vic, access{provider.OpWrite, r.Descriptor, 0, min(4096, in.attr.MaxRDMA)}, m)
 	})
 	x.eachWay(func(in, vic *end) {
 		if !in.reads() {
@@ -80,7 +80,7 @@ func provesOnlyRights(x *rig) {
 		}
 		m := x.mem(vic, "memory exposed for writing", 4096)
 		r := vic.expose(m, provider.RightWrite)
-		x.refused("a read of memory exposed for writing", in, vic, access{provider.OpRead, r.Descriptor, 0, 4096}, m)
+		x.refused("a read of memory exposed for writing", in, vic, access{provider.OpRead, r.Descriptor, 0, min(4096, in.attr.MaxRDMA)}, m)
 	})
 }
 

@@ -92,7 +92,7 @@ func provesAllocate(x *rig) {
 				if i := differ(r.Bytes, make([]byte, n)); i >= 0 {
 					x.fatalf("%s: Allocate(%d): byte %d is %#x", to.name, n, i, r.Bytes[i])
 				}
-				size := min(n, from.attr.MaxMessage, 4096)
+				size := min(n, from.attr.MaxMessage, to.attr.MaxMessage, 4096)
 				src := x.mem(from, "message", size)
 				id := to.must(to.recv(r.Segment(n-size, size)))
 				from.must(from.send(whole(from.register(src)), false))

@@ -25,6 +25,28 @@ func TestTolerance(t *testing.T) {
 	}
 }
 
+// TestLimits shows that the suite keeps to the limits of each end where the other's are wider.
+func TestLimits(t *testing.T) {
+	narrow := emu.Config{MaxMessage: 300, MaxInline: 100, MaxRDMA: 700, MaxRecvs: 16, MaxSends: 2, MaxRDMAs: 2}
+	for i := range 2 {
+		assert.Empty(t, check(t, providertest.Config{Rounds: 60, Open: func() (provider.Provider, provider.Provider, error) {
+			c := [2]emu.Config{}
+			c[i] = narrow
+			var p [2]provider.Provider
+			fabric := emu.NewFabric()
+			for k := range p {
+				c[k] = modest(c[k])
+				c[k].Fabric = fabric
+				var err error
+				if p[k], err = emu.New(c[k]); err != nil {
+					return nil, nil, err
+				}
+			}
+			return p[0], p[1], nil
+		}}))
+	}
+}
+
 // TestWaived shows that what is waived is not tested.
 func TestWaived(t *testing.T) {
 	m := tolerated[len(tolerated)-1]
@@ -54,7 +76,7 @@ var tolerated = []mutant{
 	}},
 	{name: "refused accesses are aborted", end: func(e *faultyEnd) {
 		e.see = func(c *provider.Completion) bool {
-			if c.Status == provider.StatusAccess {
+			if c.Status == provider.StatusAccess && c.Op != provider.OpDisconnect {
 				c.Status = provider.StatusAborted
 			}
 			return true
