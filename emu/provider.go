@@ -280,8 +280,13 @@ func (p *Provider) dial(ctx context.Context, local, remote netip.AddrPort) (prov
 		return nil, p.failure("dial", provider.StatusNoListener)
 	}
 	if !local.Addr().IsValid() || local.Addr().IsUnspecified() {
-		// The emulated SAN stays on this host, where an address is reached from itself.
-		local = netip.AddrPortFrom(remote.Addr(), local.Port())
+		// The emulated SAN stays on this host, where an address is reached from itself, except that all of 127.0.0.0/8 is
+		// reached from the first one.
+		from := remote.Addr()
+		if from.Is4() && from.IsLoopback() {
+			from = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		}
+		local = netip.AddrPortFrom(from, local.Port())
 	} else if ok, err := p.serves(local.Addr()); err != nil || !ok || local.Addr().Is4() != remote.Addr().Is4() {
 		return nil, p.failure("dial", provider.StatusAddrNotAvail)
 	}

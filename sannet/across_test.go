@@ -85,6 +85,9 @@ func (r *childRoot) Listen(san bool, network, address string) (net.Listener, err
 // AtRest reports whether every other call in the child waits for something.
 func (r *childRoot) AtRest() bool { return atRest() }
 
+// Exhaust leaves the child without descriptors, or gives it back what it had.
+func (r *childRoot) Exhaust(on bool) error { return exhaust(on) }
+
 // listen has the child listen.
 func (c *child) listen(san bool, network, address string) (net.Listener, error) {
 	v := c.call(0, "Listen", san, network, address)

@@ -1,8 +1,12 @@
 package sannet_test
 
 import (
+	"errors"
 	"io"
+	"net"
 	"strings"
+	"sync"
+	"time"
 )
 
 // ends are the ways in which an end can be ended.
@@ -110,5 +114,146 @@ var closeCases = []likeCase{
 			c.Close()
 			sv.Close()
 		}
+	}},
+	{"close wakes everybody", func(s *script) {
+		c, sv := s.pair()
+		var waits []func()
+		for range 2 {
+			waits = append(waits, s.park(func(s *script) {
+				n, err := c.Read(make([]byte, 1))
+				s.result("read", n, err)
+			}), s.park(func(s *script) {
+				_, err := fill(c)
+				s.failed("write", err)
+			}))
+		}
+		s.failed("close", c.Close())
+		for _, wait := range waits {
+			wait()
+		}
+		_, err := io.Copy(io.Discard, sv)
+		s.failed("peer: read", err)
+	}},
+	{"close read wakes every read", func(s *script) {
+		c, _ := s.pair()
+		var waits []func()
+		for range 3 {
+			waits = append(waits, s.park(func(s *script) {
+				n, err := c.Read(make([]byte, 1))
+				s.result("read", n, err)
+			}))
+		}
+		s.failed("close read", c.CloseRead())
+		for _, wait := range waits {
+			wait()
+		}
+	}},
+	{"close read during a large read", func(s *script) {
+		c, sv := s.pair()
+		waitRead := s.park(func(s *script) {
+			_, err := io.ReadFull(c, make([]byte, 1<<20))
+			s.failed("read", err)
+		})
+		sv.Write(make([]byte, 100_000))
+		s.failed("close read", c.CloseRead())
+		waitRead()
+	}},
+	{"concurrent ends", func(s *script) {
+		for range 20 {
+			c, sv := s.pair()
+			var wg sync.WaitGroup
+			for _, end := range ends {
+				for range 2 {
+					wg.Go(func() {
+						if err := end.call(c); err != nil && !errors.Is(err, net.ErrClosed) {
+							s.Errorf("%s: %v", end.name, err)
+						}
+					})
+				}
+			}
+			wg.Wait()
+			n, err := sv.Read(make([]byte, 1))
+			s.result("peer: read", n, err)
+		}
+	}},
+	{"linger", func(s *script) {
+		for _, sec := range []int{-1 << 31, -2, -1, 0, 1, 1 << 15, 1 << 16, 1<<31 - 1} {
+			c, sv := s.pair()
+			c.Write([]byte("written"))
+			s.result("set linger", sec, c.SetLinger(sec))
+			s.failed("close", c.Close())
+			got, err := io.ReadAll(sv)
+			s.result("peer: read "+string(got), len(got), err)
+		}
+	}},
+	{"linger while the peer does not read", func(s *script) {
+		for _, sec := range []int{-1, 1} {
+			c, sv := s.pair()
+			c.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+			n, err := fill(writerOnly{c})
+			s.failed("write", err)
+			s.failed("set linger", c.SetLinger(sec))
+			s.failed("close", c.Close())
+			m, err := io.Copy(io.Discard, sv)
+			s.note("all there: %t", int64(n) == m)
+			s.failed("peer: read", err)
+		}
+	}},
+	{"reset behind data", func(s *script) {
+		c, sv := s.pair()
+		sv.Write([]byte("data"))
+		sv.SetLinger(0)
+		s.failed("close", sv.Close())
+		b := make([]byte, 9)
+		for range 3 {
+			n, err := c.Read(b)
+			s.result("read "+string(b[:n]), n, err)
+		}
+		n, err := c.Write(b)
+		s.result("write", n, err)
+	}},
+	{"reset of a write first", func(s *script) {
+		c, sv := s.pair()
+		sv.SetLinger(0)
+		sv.Close()
+		_, err := fill(c)
+		s.failed("write", err)
+		n, err := c.Write([]byte("x"))
+		s.result("write", n, err)
+		n, err = c.Read(make([]byte, 1))
+		s.result("read", n, err)
+		s.failed("close read", c.CloseRead())
+		s.failed("close", c.Close())
+	}},
+	{"reset after the end", func(s *script) {
+		c, sv := s.pair()
+		sv.CloseWrite()
+		n, err := c.Read(make([]byte, 1))
+		s.result("read", n, err)
+		wait := s.park(func(s *script) {
+			_, err := fill(c)
+			s.failed("write", err)
+		})
+		sv.SetLinger(0)
+		sv.Close()
+		wait()
+		n, err = c.Read(make([]byte, 1))
+		s.result("read", n, err)
+		n, err = c.Write([]byte("x"))
+		s.result("write", n, err)
+	}},
+	{"reset of an end that has closed for writing", func(s *script) {
+		c, sv := s.pair()
+		c.CloseWrite()
+		wait := s.park(func(s *script) {
+			n, err := c.Read(make([]byte, 1))
+			s.result("read", n, err)
+		})
+		sv.SetLinger(0)
+		sv.Close()
+		wait()
+		s.failed("close write", c.CloseWrite())
+		n, err := c.Read(make([]byte, 1))
+		s.result("read", n, err)
 	}},
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -81,7 +82,8 @@ var dialCases = []likeCase{
 		for _, network := range []string{"", "bogus", "TCP", "tcp5", "tcp6"} {
 			s.dialed(bg, sannet.Dialer{}, network, l.Addr().String())
 		}
-		for _, address := range []string{"", "127.0.0.1", "127.0.0.1:", ":nosuchservice", "127.0.0.1:99999",
+		for _, address := range []string{"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:discard", "127.0.0.1:DISCARD",
+			"[::1]:discard", "127.0.0.1:09", "127.0.0.1:+9", ":nosuchservice", "127.0.0.1:99999",
 			"127.0.0.1:-1", "[127.0.0.1:1", "::1:1", "[::1]", "1.2.3.4:5:6", "127.0.0.1:1:2"} {
 			s.note("address %q", address)
 			s.dialed(bg, sannet.Dialer{}, "tcp", address)
@@ -104,6 +106,18 @@ var dialCases = []likeCase{
 			{"tcp4", ":0", "127.0.0.1:", "tcp"},
 			{"tcp6", ":0", "[::1]:", "tcp"},
 			{"tcp", "localhost:0", "localhost:", "tcp"},
+			{"tcp", "[::1%lo]:0", "[::1]:", "tcp"},
+			{"tcp", "[::1]:0", "[::1%lo]:", "tcp"},
+			{"tcp6", "[::1%lo]:0", "[::1%lo]:", "tcp6"},
+			{"tcp", "[::1%nosuch]:0", "[::1]:", "tcp"},
+			{"tcp", "[::]:0", "[::1%nosuch]:", "tcp"},
+			{"tcp", "[fe80::1%lo]:0", "[fe80::1%lo]:", "tcp"},
+			{"tcp", "[::]:0", "[fe80::1%lo]:", "tcp"},
+			{"tcp6", "[::]:0", "[::ffff:127.0.0.1]:", "tcp"},
+			{"tcp", "", "127.0.0.1:", "tcp"},
+			{"tcp6", "", "[::]:", "tcp"},
+			{"tcp4", "0.0.0.0:0", "127.0.0.2:", "tcp"},
+			{"tcp", "127.0.0.3:0", "127.0.0.3:", "tcp"},
 		} {
 			s.note("%v", to)
 			l, err := s.listen(to[0], to[1])
@@ -113,6 +127,7 @@ var dialCases = []likeCase{
 			}
 			s.tidy(l)
 			s.note("listening on %v", l.Addr().(*net.TCPAddr).IP)
+			s.rename(":"+port(l.Addr()), ":PORT")
 			c := s.dialed(context.Background(), sannet.Dialer{}, to[3], to[2]+port(l.Addr()))
 			if c == nil {
 				continue
@@ -133,6 +148,31 @@ var dialCases = []likeCase{
 			_, err = sv.Read(make([]byte, 1))
 			s.failed("read", err)
 		}
+	}},
+	{"dial that is cut short", func(s *script) {
+		address := s.blackHole()
+		if address == "" {
+			return
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		wait := s.park(func(s *script) { s.dialed(ctx, sannet.Dialer{}, "tcp", address) })
+		cancel()
+		wait()
+		// Which of net's two errors for that one gets is a matter of chance.
+		timeout := func(ctx context.Context, d sannet.Dialer) {
+			_, err := s.dialWith(ctx, d, "tcp", address)
+			ne, ok := err.(*net.OpError)
+			s.note("%t %t %v", ok, ok && ne.Timeout(), err != nil && strings.HasSuffix(err.Error(), ": i/o timeout"))
+		}
+		ctx, cancel = context.WithTimeout(context.Background(), 10*time.Millisecond)
+		defer cancel()
+		timeout(ctx, sannet.Dialer{})
+		timeout(context.Background(), sannet.Dialer{Timeout: 10 * time.Millisecond})
+		timeout(context.Background(), sannet.Dialer{Deadline: time.Now().Add(10 * time.Millisecond)})
+		cause, cancelCause := context.WithCancelCause(context.Background())
+		wait = s.park(func(s *script) { s.dialed(cause, sannet.Dialer{}, "tcp", address) })
+		cancelCause(io.ErrUnexpectedEOF)
+		wait()
 	}},
 	{"dial from a local address", func(s *script) {
 		l := s.listener("tcp", "127.0.0.1:0")
@@ -275,6 +315,71 @@ var listenCases = []likeCase{
 		b := make([]byte, 5)
 		n, err = io.ReadFull(sv, b)
 		s.result("read "+string(b), n, err)
+	}},
+	{"reset before accept", func(s *script) {
+		l := s.listener("tcp", "127.0.0.1:0")
+		c := s.dialed(context.Background(), sannet.Dialer{}, "tcp", l.Addr().String())
+		c.(conn).SetLinger(0)
+		s.failed("close", c.Close())
+		s.name(c.LocalAddr(), "CLIENT")
+		sv, err := l.Accept()
+		s.failed("accept", err)
+		s.tidy(sv)
+		for range 2 {
+			n, err := sv.Read(make([]byte, 1))
+			s.result("read", n, err)
+		}
+	}},
+	{"several accepts", func(s *script) {
+		l := s.listener("tcp", "127.0.0.1:0")
+		var waits []func()
+		for range 3 {
+			waits = append(waits, s.park(func(s *script) {
+				sv, err := l.Accept()
+				s.failed("accept", err)
+				s.tidy(sv)
+			}))
+		}
+		for range 3 {
+			s.dialed(context.Background(), sannet.Dialer{}, "tcp", l.Addr().String())
+		}
+		for _, wait := range waits {
+			wait()
+		}
+		waits = nil
+		for range 3 {
+			waits = append(waits, s.park(func(s *script) {
+				_, err := l.Accept()
+				s.failed("accept", err)
+			}))
+		}
+		s.failed("close", l.Close())
+		for _, wait := range waits {
+			wait()
+		}
+	}},
+	{"accept deadline moved while parked", func(s *script) {
+		l := s.listener("tcp", "127.0.0.1:0")
+		deadline := l.(interface{ SetDeadline(time.Time) error }).SetDeadline
+		deadline(future())
+		wait := s.park(func(s *script) {
+			sv, err := l.Accept()
+			s.failed("accept", err)
+			s.tidy(sv)
+		})
+		s.failed("later", deadline(future().Add(time.Hour)))
+		s.failed("cleared", deadline(time.Time{}))
+		s.dialed(context.Background(), sannet.Dialer{}, "tcp", l.Addr().String())
+		wait()
+		// A connection that is there does not help.
+		s.dialed(context.Background(), sannet.Dialer{}, "tcp", l.Addr().String())
+		s.failed("past", deadline(past))
+		_, err := l.Accept()
+		s.failed("accept", err)
+		s.failed("cleared", deadline(time.Time{}))
+		sv, err := l.Accept()
+		s.failed("accept", err)
+		s.tidy(sv)
 	}},
 	{"data and end before accept", func(s *script) {
 		l := s.listener("tcp", "127.0.0.1:0")

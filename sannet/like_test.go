@@ -169,7 +169,7 @@ var connCases = []likeCase{
 			c, sv := s.pair()
 			var total int
 			wait := s.park(func(s *script) {
-				n, err := c.Write(make([]byte, 64<<20))
+				n, err := c.Write(zeros(64 << 20))
 				// A large write may be taken back whole, where the peer had not begun to fetch it.
 				s.note("cut short: %t", n < 64<<20)
 				s.failed("write", err)
@@ -195,7 +195,7 @@ var connCases = []likeCase{
 		c, sv := s.pair()
 		c.SetReadDeadline(past)
 		wait := s.park(func(s *script) {
-			n, err := c.Write(make([]byte, 32<<20))
+			n, err := c.Write(zeros(32 << 20))
 			s.result("write", n, err)
 		})
 		n, err := io.CopyN(io.Discard, sv, 32<<20)
@@ -650,12 +650,19 @@ func (short) Write(b []byte) (int, error) { return len(b) - 1, nil }
 
 // TestLikeTCP runs every case over plain TCP and over the paths of this package, and compares.
 func TestLikeTCP(t *testing.T) {
-	var across func(testing.TB) path
+	type likePath struct {
+		name string
+		open func(testing.TB) path
+		san  bool
+	}
+	paths := []likePath{{"over the SAN", sanPath, true}, {"over the fallback", fallbackPath, false}}
 	if runtime.GOOS == "linux" {
 		c := startChild(t)
-		across = func(t testing.TB) path { return acrossPath(t, c) }
+		across := func(t testing.TB) path { return acrossPath(t, c) }
+		paths = append(paths, likePath{"over the SAN, between processes", across, true})
 	}
-	for _, c := range slices.Concat(connCases, closeCases, dialCases, listenCases) {
+	counts := make(map[string]*[2]int64)
+	for _, c := range slices.Concat(connCases, timeCases, closeCases, dialCases, listenCases) {
 		t.Run(c.name, func(t *testing.T) {
 			run := func(newPath func(testing.TB) path) (notes string) {
 				p := newPath(t)
@@ -667,11 +674,22 @@ func TestLikeTCP(t *testing.T) {
 				return notes
 			}
 			want := run(tcpPath)
-			assert.Equal(t, want, run(sanPath), "over the SAN")
-			assert.Equal(t, want, run(fallbackPath), "over the fallback")
-			if across != nil {
-				assert.Equal(t, want, run(across), "over the SAN, between processes")
+			for _, p := range paths {
+				dialed.take()
+				assert.Equal(t, want, run(p.open), p.name)
+				if counts[p.name] == nil {
+					counts[p.name] = new([2]int64)
+				}
+				san, tcp := dialed.take()
+				counts[p.name][0] += san
+				counts[p.name][1] += tcp
 			}
 		})
+	}
+	for _, p := range paths {
+		if n := counts[p.name]; n != nil {
+			// A busy host may make TCP win a race now and then.
+			assert.True(t, p.san && n[0] >= 4*n[1] || !p.san && n[0] == 0, "%s: %d connections over the SAN, %d over TCP", p.name, n[0], n[1])
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -85,10 +86,28 @@ func listenWith(sw *sanswitch.Switch) func(network, address string) (net.Listene
 	}
 }
 
+// dialed counts the connections that were made with dialWith.
+var dialed tally
+
+type tally struct{ san, tcp atomic.Int64 }
+
+func (t *tally) count(c net.Conn) {
+	switch c.(type) {
+	case *sannet.Conn:
+		t.san.Add(1)
+	case *net.TCPConn:
+		t.tcp.Add(1)
+	}
+}
+
+func (t *tally) take() (san, tcp int64) { return t.san.Swap(0), t.tcp.Swap(0) }
+
 func dialWith(sw *sanswitch.Switch) func(context.Context, sannet.Dialer, string, string) (net.Conn, error) {
 	return func(ctx context.Context, d sannet.Dialer, network, address string) (net.Conn, error) {
 		d.Switch = sw
-		return d.DialContext(ctx, network, address)
+		c, err := d.DialContext(ctx, network, address)
+		dialed.count(c)
+		return c, err
 	}
 }
 
@@ -164,10 +183,12 @@ func (s *script) result(call string, n any, err error) {
 func (s *script) failed(call string, err error) { s.note("%s: %s", call, s.describe(err)) }
 
 // name calls an address by a name in what is written down.
-func (s *script) name(a net.Addr, name string) {
+func (s *script) name(a net.Addr, name string) { s.rename(a.String(), name) }
+
+func (s *script) rename(old, name string) {
 	s.names.Lock()
 	defer s.names.Unlock()
-	s.names.oldnew = append(s.names.oldnew, a.String(), name)
+	s.names.oldnew = append(s.names.oldnew, old, name)
 }
 
 // describe tells everything about err that a program may depend on.
@@ -304,7 +325,7 @@ func waits(state string) bool {
 
 // fill writes until it fails and returns how much was written, and the error.
 func fill(w io.Writer) (total int, err error) {
-	b := make([]byte, 1<<20)
+	b := zeros(1 << 20)
 	for range 1 << 10 {
 		var n int
 		n, err = w.Write(b)
@@ -315,6 +336,11 @@ func fill(w io.Writer) (total int, err error) {
 	}
 	return total, err
 }
+
+// zeros returns n zero bytes. They are not to be changed.
+func zeros(n int) []byte { return zeroes()[:n:n] }
+
+var zeroes = sync.OnceValue(func() []byte { return make([]byte, 64<<20) })
 
 // pattern returns n bytes that differ from place to place. They are not to be changed.
 func pattern(n int) []byte { return patterns()[:n:n] }

@@ -10,23 +10,33 @@ import (
 	"sansock/session"
 )
 
-// serveTCP hands over connections of the TCP listener, and its errors: there is one call of Accept for every
-// error, so that nothing spins when descriptors have run out.
+// serveTCP hands over connections of the TCP listener, and its errors. After an error it goes on when Accept is called again:
+// nothing spins when descriptors have run out, and that they have is not told when there are some again.
 func (l *Listener) serveTCP() {
 	for {
 		c, err := l.ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		a := arrival{Result{Conn: c, Route: l.route}, err}
-		if err != nil {
-			a.Result = Result{}
-		}
-		if !l.hand(a) {
-			if err == nil {
+		if err == nil {
+			a := arrival{Result: Result{Conn: c, Route: l.route}}
+			if !l.hand(a) {
 				a.abort()
+				return
 			}
+			continue
+		}
+		a := arrival{err: err, done: make(chan struct{})}
+		if !l.hand(a) {
 			return
+		}
+		<-a.done
+		for l.asking.Load() == 0 {
+			select {
+			case <-l.asked:
+			case <-l.ctx.Done():
+				return
+			}
 		}
 	}
 }

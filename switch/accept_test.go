@@ -294,7 +294,8 @@ func (s *scripted) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// One connection at most is taken from the TCP listener ahead of Accept, and one error, however many there are.
+// One connection at most is taken from the TCP listener ahead of Accept, however many there are, and nothing after an error,
+// which may be over when Accept is called again.
 func TestTCPIsTakenOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
@@ -304,7 +305,11 @@ func TestTCPIsTakenOneByOne(t *testing.T) {
 		for i, want := range ln.script[:5] {
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			assert.EqualValues(t, i+1, ln.calls.Load())
+			ahead := 1
+			if i > 0 && ln.script[i-1] != nil {
+				ahead = 0
+			}
+			assert.EqualValues(t, i+ahead, ln.calls.Load())
 			r, err := l.Accept()
 			assert.Equal(t, want != nil, err != nil)
 			if want != nil {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,6 +26,8 @@ type Listener struct {
 	queue    *queue
 	deadline deadline
 	serving  sync.WaitGroup // the loops that accept on SANs
+	asking   atomic.Int32   // calls of Accept
+	asked    chan struct{}  // has a token after a call of Accept has begun
 
 	// ctx ends when the listener is closed, and with it what is being set up.
 	ctx   context.Context
@@ -37,7 +40,8 @@ type Listener struct {
 // arrival is what Accept returns.
 type arrival struct {
 	Result
-	err error
+	err  error
+	done chan struct{} // closed by the call of Accept that returns err, when it does not count as one any more
 }
 
 // plainListener returns a Listener that is ln.
@@ -49,6 +53,7 @@ func plainListener(ln net.Listener, network string, r Route) *Listener {
 func (s *Switch) newListener(network string, ln net.Listener, addr net.Addr, sans []sanListener, r Route) *Listener {
 	l := &Listener{network: network, addr: addr, ln: ln, sans: sans, route: r, sw: s}
 	l.arrivals = make(chan arrival)
+	l.asked = make(chan struct{}, 1)
 	l.queue = newQueue(s.waiting, s.halfOpen)
 	l.ctx, l.close = context.WithCancel(context.Background())
 	go l.handQueue()
@@ -78,22 +83,37 @@ func (l *Listener) Accept() (Result, error) {
 		}
 		return Result{Conn: c, Route: l.route}, nil
 	}
+	l.asking.Add(1)
+	select {
+	case l.asked <- struct{}{}:
+	default:
+	}
+	a := l.accept()
+	l.asking.Add(-1)
+	if a.done != nil {
+		close(a.done)
+	}
+	return a.Result, a.err
+}
+
+// accept waits for what Accept returns.
+func (l *Listener) accept() arrival {
 	for {
 		at, changed := l.deadline.get()
 		if l.ctx.Err() != nil {
-			return Result{}, l.opError("accept", net.ErrClosed)
+			return arrival{err: l.opError("accept", net.ErrClosed)}
 		}
 		var timeout <-chan time.Time
 		if !at.IsZero() {
 			d := time.Until(at)
 			if d <= 0 {
-				return Result{}, l.opError("accept", os.ErrDeadlineExceeded)
+				return arrival{err: l.opError("accept", os.ErrDeadlineExceeded)}
 			}
 			timeout = time.After(d)
 		}
 		select {
 		case a := <-l.arrivals:
-			return a.Result, a.err
+			return a
 		case <-l.ctx.Done():
 		case <-changed:
 		case <-timeout:
