@@ -19,6 +19,10 @@
 // Large writes cross by RDMA: the peer's Read gets the bytes straight from the writer's slice. Conn.NewBuffer,
 // WriteBuffer and ReadBuffer save the copies of smaller ones too. WatchMemory is for mapped files and the like.
 //
+// # Urgent data
+//
+// Conn.WriteUrgent sends a short message past all data that waits, and Conn.ReadUrgent receives it beside the stream.
+//
 // # Differences from *net.TCPConn
 //
 // A *Conn behaves and fails as a *net.TCPConn does, except for these:

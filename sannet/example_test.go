@@ -119,3 +119,32 @@ func ExampleListen_tls() {
 	io.Copy(os.Stdout, c)
 	// Output: a secret over the SAN
 }
+
+// Urgent data passes data that the peer has not read, here a call to stop.
+func ExampleConn_WriteUrgent() {
+	l, err := sannet.Listen("san", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Close()
+	c, err := sannet.Dial("san", l.Addr().String())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprint(c, "a long list of work")
+	c.(*sannet.Conn).WriteUrgent(context.Background(), []byte("stop"))
+
+	s, err := l.Accept()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	m, err := s.(*sannet.Conn).ReadUrgent(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s, with %d bytes still to be read\n", m.Data, m.Ahead)
+	io.CopyN(io.Discard, s, m.Ahead) // up to the mark
+	// Output: stop, with 19 bytes still to be read
+}

@@ -406,6 +406,9 @@ func (c *Conn) signal() {
 	if c.wr.parked.Load() && (c.core.writable() || c.epClosed) {
 		c.wr.wake()
 	}
+	if c.core.urg != nil {
+		c.signalUrgent()
+	}
 }
 
 // settle leaves the core in a state in which nobody need look after it: who can go on is awake, what happens

@@ -30,7 +30,7 @@ type core struct {
 	noGrow     bool        // growing failed: the provider has no memory
 	owed       int         // buffers posted again, not granted yet
 	peerWant   bool        // credits for the peer are solicited
-	repay      bool        // a control message has used one of the last credits
+	repay      bool        // a control message may have used one of the last credits
 	peerStuck  bool        // a Write of the peer waits for them
 	queue      ring[item]  // the stream received, unread
 	queued     int         // bytes in it, without offers
@@ -63,6 +63,9 @@ type core struct {
 	regs       *regcache.Cache // local registrations of the application's memory; nil before the first
 	cache      regcache.Limits
 	peerReader bool // the peer can RDMA-read
+
+	features uint32  // those that both ends have
+	urg      *urgent // nil until there is something urgent
 
 	// Ending.
 	closing    bool // Close: clean, everything sent is still delivered

@@ -105,6 +105,10 @@ func (c *core) receive(gen, slot, n int) {
 		err = c.revoked(h.arg)
 	case kindUntarget:
 		err = c.untargeted(h.arg)
+	case kindUrgent:
+		err = c.urgentArrived(h.arg, payload)
+	case kindTaken:
+		err = c.urgentTaken(h.arg)
 	default:
 		err = protocolError("unexpected %v", h.kind)
 	}
@@ -143,6 +147,9 @@ func (c *core) closeRead() {
 	if c.in.active && !c.in.busy {
 		c.endOffer(c.in.total)
 		c.pump()
+	}
+	if c.urg != nil {
+		c.deafUrgent()
 	}
 }
 
@@ -194,7 +201,7 @@ func (c *core) repost(gen, slot int) {
 // count as well, as the peer may wait for credits with just half of them out.
 func (c *core) creditIfDue() {
 	due := c.owed > 1 && c.owed+c.lent >= c.recv[c.cur].count/2
-	low := c.repay && c.owed > 0 && c.recv[0].posted+c.recv[1].posted-c.owed < reserve
+	low := c.repay && c.owed > 0 && c.recv[0].posted+c.recv[1].posted-c.owed < controlReserve
 	if (due || low) && c.win.credits > 0 && c.slotFree() && !c.ended && !c.abortSent {
 		c.post(kindCredit, 0, 0, 0, nil, c.peerWant || low)
 	}

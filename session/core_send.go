@@ -277,6 +277,9 @@ func (c *core) pump() {
 		c.pongWanted = false
 		c.post(kindPong, 0, c.pong, 0, nil, false)
 	}
+	if c.urg != nil {
+		c.pumpUrgent()
+	}
 	c.pumpInbound()
 	c.pumpOutbound()
 	if len(c.held) > 0 && !(c.win.short() && c.win.wanted) {
@@ -393,6 +396,9 @@ func (c *core) finish() {
 		r.release(c.ep)
 	}
 	c.queued, c.spilled = 0, 0
+	if c.urg != nil {
+		c.urg.queue = ring[urgentItem]{}
+	}
 	if c.err == nil {
 		c.err = syscall.ECONNRESET
 	}
@@ -402,5 +408,6 @@ func (c *core) finish() {
 // solicited.
 func (c *core) pending() bool {
 	return len(c.held) > 0 || c.in.busy && c.in.read || c.finWanted && !c.finSent || c.growWanted || c.drainAsked || c.draining ||
-		c.ackWanted || c.pongWanted || c.in.doneWanted || c.in.targetWanted || c.in.untarget || c.send.want != 0
+		c.ackWanted || c.pongWanted || c.in.doneWanted || c.in.targetWanted || c.in.untarget || c.send.want != 0 ||
+		c.urg != nil && c.urg.pending()
 }

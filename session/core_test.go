@@ -36,17 +36,17 @@ func TestDataUsesCreditsDownToTheReserve(t *testing.T) {
 	d.deliver(0)
 	assert.Equal(t, 1, c.win.credits)
 	d.settle()
-	assert.Equal(t, 4, c.win.credits, "what a control message cost at the bottom is paid back at once")
+	assert.Equal(t, 5, c.win.credits, "what a control message cost at the bottom is paid back at once")
 	assert.True(t, d.c[1].peerStuck)
 	assert.Equal(t, n, d.c[1].queued)
 
-	// What is read is credited when half of the buffers is owed: three are already.
+	// What is read is credited when half of the buffers is owed.
 	assert.Equal(t, big[:239], d.read(1, 239))
 	d.settle()
-	assert.Equal(t, 4, c.win.credits)
+	assert.Equal(t, 5, c.win.credits)
 	assert.Equal(t, big[239:240], d.read(1, 1))
 	d.settle()
-	assert.Equal(t, 4, c.win.credits)
+	assert.Equal(t, 5, c.win.credits)
 	assert.Equal(t, big[240:n], d.read(1, 1<<20))
 	d.settle()
 	assert.Equal(t, idleReceives, c.win.credits+d.c[1].owed, "nothing is lost")

@@ -5,10 +5,16 @@ package session
 // leave one, which only kindCredit may use.
 //
 // Credits go back with every message, and in a kindCredit when half of the buffers is owed. So once all that was sent
-// is consumed, less than half is missing, and data can be sent: nobody has to ask. What a control message costs a peer that
-// has no more than the reserve is paid back at once, as unread data may hold up the rest. And since it otherwise takes two
+// is consumed, less than half is missing, and data can be sent: nobody has to ask. A control message that leaves its sender
+// unable to send another is paid back at once, as unread data may hold up the rest. And since it otherwise takes two
 // messages at least to provoke one kindCredit, two idle sides do not exchange them for ever.
-const reserve = 2
+//
+// Data leaves one credit more than a control message needs: where data is stalled both ways, control messages and the
+// credits for them cross, and each side's kindCredit, which is not paid back itself, costs it one.
+const (
+	reserve        = 3
+	controlReserve = 2 // with less, a side can send no control message
+)
 
 // maxGrants bounds the sizes of buffers that a peer may have posted at a time.
 const maxGrants = 4
@@ -76,4 +82,4 @@ func (w *window) control() bool { return w.credits > 1 }
 
 // short reports that few buffers are left: small writes gather into one message meanwhile. More than half
 // of the buffers are out then, so that credits will come.
-func (w *window) short() bool { return w.credits-reserve <= w.total/4 }
+func (w *window) short() bool { return w.credits-controlReserve <= w.total/4 }

@@ -21,12 +21,20 @@ const (
 	tagReceives = 1 // u16 number and u32 size of the receives posted
 	tagModes    = 2 // u8: mode bits
 	tagRefusal  = 3 // u8: refusal code
+	tagFeatures = 4 // u32: feature bits; none if missing
 )
 
 // Mode bits.
 const (
 	modeReader   = 1 << iota // the sender of the hello can RDMA-read the peer's memory
 	modeReadable             // its memory can be RDMA-read
+)
+
+// Feature bits. What both hellos have may be used.
+const (
+	featureUrgent = 1 << iota // urgent messages
+
+	features = featureUrgent // those of this version
 )
 
 const helloFixed = 8
@@ -40,6 +48,7 @@ type hello struct {
 	size       uint32
 	modes      uint8
 	refusal    uint8
+	features   uint32
 }
 
 func (h hello) append(b []byte) []byte {
@@ -51,7 +60,12 @@ func (h hello) append(b []byte) []byte {
 	b = append(b, tagReceives, 6)
 	b = binary.LittleEndian.AppendUint16(b, h.receives)
 	b = binary.LittleEndian.AppendUint32(b, h.size)
-	return append(b, tagModes, 1, h.modes)
+	b = append(b, tagModes, 1, h.modes)
+	if h.features != 0 {
+		b = append(b, tagFeatures, 4)
+		b = binary.LittleEndian.AppendUint32(b, h.features)
+	}
+	return b
 }
 
 // parseHello decodes and checks a hello.
@@ -63,14 +77,14 @@ func parseHello(b []byte) (h hello, err error) {
 	if h.kind < helloOffer || h.kind > helloRefuse || h.minVersion > h.maxVersion {
 		return h, protocolError("malformed hello")
 	}
-	var seen [4]bool
+	var seen [5]bool
 	for b = b[helloFixed:]; len(b) > 0; {
 		if len(b) < 2 || len(b) < 2+int(b[1]) {
 			return h, protocolError("hello cut short")
 		}
 		tag, v := b[0], b[2:2+int(b[1])]
 		b = b[2+len(v):]
-		need := map[uint8]int{tagReceives: 6, tagModes: 1, tagRefusal: 1}[tag]
+		need := map[uint8]int{tagReceives: 6, tagModes: 1, tagRefusal: 1, tagFeatures: 4}[tag]
 		if need == 0 {
 			continue
 		}
@@ -85,6 +99,8 @@ func parseHello(b []byte) (h hello, err error) {
 			h.modes = v[0]
 		case tagRefusal:
 			h.refusal = v[0]
+		case tagFeatures:
+			h.features = binary.LittleEndian.Uint32(v)
 		}
 	}
 	if h.kind == helloRefuse {

@@ -16,11 +16,13 @@ var helloSeeds = []hello{
 	{kind: helloOffer, minVersion: 1, maxVersion: 7, receives: 65535, size: 1<<32 - 1, modes: 255},
 	{kind: helloRefuse, minVersion: version, maxVersion: version, refusal: RefusedMemory},
 	{kind: helloRefuse, minVersion: 9, maxVersion: 9, refusal: RefusedBusy},
+	{kind: helloAnswer, minVersion: version, maxVersion: version, receives: 6, size: 256, features: 0x80000001},
 }
 
 func TestHelloBytes(t *testing.T) {
 	assert.Equal(t, []byte{'S', 'O', 'C', 'K', 1, 1, 1, 0, 1, 6, 8, 0, 0, 1, 0, 0, 2, 1, 3}, helloSeeds[0].append(nil))
 	assert.Equal(t, []byte{'S', 'O', 'C', 'K', 3, 1, 1, 0, 3, 1, 1}, helloSeeds[3].append(nil))
+	assert.Equal(t, []byte{4, 4, 1, 0, 0, 0x80}, helloSeeds[5].append(nil)[19:])
 	for _, h := range helloSeeds {
 		b := h.append(nil)
 		got, err := parseHello(b)
@@ -61,6 +63,8 @@ func TestHelloMalformed(t *testing.T) {
 		"modes twice":         join(receives, modes, modes),
 		"receives short":      join([]byte{tagReceives, 5, 8, 0, 0, 1, 0}, modes),
 		"modes short":         join(receives, []byte{tagModes, 0}),
+		"features short":      join(receives, modes, []byte{tagFeatures, 3, 1, 0, 0}),
+		"features twice":      join(receives, modes, []byte{tagFeatures, 4, 1, 0, 0, 0, tagFeatures, 4, 1, 0, 0, 0}),
 		"few receives":        with(10, minReceives-1),
 		"small receives":      with(13, 0),
 		"cut in a length":     good[:len(good)-2],
@@ -114,7 +118,7 @@ func FuzzHello(f *testing.F) {
 		require.LessOrEqual(t, h.minVersion, h.maxVersion)
 		switch {
 		case h.kind == helloRefuse:
-			h.receives, h.size, h.modes = 0, 0, 0 // a refusal's own encoding has none
+			h.receives, h.size, h.modes, h.features = 0, 0, 0, 0 // a refusal's own encoding has none
 		case h.kind != helloOffer && h.kind != helloAnswer:
 			t.Fatalf("kind %d", h.kind)
 		case h.minVersion <= version && version <= h.maxVersion:

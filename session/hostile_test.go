@@ -40,7 +40,8 @@ func runHostile(t testing.TB, s script) {
 	a := modelAttrs(int(first&15) % modelKinds)
 	polite := first&16 != 0
 	h := puppetHello()
-	h.modes = s.byte() & 3
+	modes := s.byte()
+	h.modes, h.features = modes&3, uint32(modes>>2)&features
 	const readBuffer = 32 << 10
 	p := newPuppet(t, a, h, Config{ReadBuffer: readBuffer})
 	e := &modelEnd{core: *p.c, r: fakeRand(1)}
@@ -136,6 +137,12 @@ func runHostile(t testing.TB, s script) {
 					p.c.returned(lent[0])
 					lent = lent[1:]
 				}
+			case 4:
+				p.c.takeUrgent()
+			case 5:
+				if n := 1 + int(s.byte())%maxUrgent; p.c.features&featureUrgent != 0 && !p.c.writeOver() && p.c.canUrgent(n) {
+					p.c.sendUrgent(make([]byte, n))
+				}
 			default:
 				p.w.ends[0].deliver()
 			}
@@ -144,6 +151,11 @@ func runHostile(t testing.TB, s script) {
 		require.NoError(t, sane(p.c))
 		require.LessOrEqual(t, memory(p.c), limit, "%d bytes kept", p.c.spilled)
 		require.LessOrEqual(t, cap(p.c.held), spillChunk)
+		if u := p.c.urg; u != nil {
+			require.LessOrEqual(t, u.queue.len(), urgentWindow)
+			require.LessOrEqual(t, u.taken, u.arrived)
+			require.LessOrEqual(t, u.sent-u.acked, uint64(urgentWindow))
+		}
 		registered := 0
 		for _, r := range p.w.ends[0].regs {
 			registered += len(r.b)
@@ -192,8 +204,14 @@ func allowed(c *core, h header, payload []byte) bool {
 		return c.win.n < maxGrants && h.credits >= minReceives && uint32(h.arg) >= minBuffer && h.arg>>32 < 1000
 	case kindClosed:
 		return c.closeSent
+	case kindUrgent:
+		u := c.urgent()
+		return c.features&featureUrgent != 0 && len(payload) > 0 && len(payload) <= maxUrgent && !c.eof &&
+			u.arrived-u.taken < urgentWindow && h.arg >= u.mark && h.arg <= maxMark
+	case kindTaken:
+		return h.arg >= c.urgent().acked && h.arg <= c.urgent().sent
 	}
-	return h.kind > 0 && h.kind < kinds && h.kind != kindUrgent
+	return h.kind > 0 && h.kind < kinds
 }
 
 // known is a bit of a message in a script: its argument is the number of the transfer under way.
@@ -238,6 +256,10 @@ func hostileParts() [][]byte {
 		msg(header{kind: kindResize, credits: 8, arg: 256, flags: flagDrain}),
 		{read, 1}, {read, 200}, {read | 1<<4, 250}, {background}, {deliver}, {deliver}, {deliver, deliver, deliver},
 		{write, 1}, {write, 1}, {write, 200}, {write | 1<<4, 250}, {write, 0}, {write, 0},
+		msg(header{kind: kindUrgent, arg: 10, credits: 1}, []byte("stop")),
+		msg(header{kind: kindUrgent, arg: 1 << 40, credits: 1}, make([]byte, maxUrgent)),
+		msg(header{kind: kindTaken, arg: 1, credits: 1}), msg(header{kind: kindTaken, arg: 20, credits: 1}),
+		{7 | 4<<3}, {7 | 4<<3}, {7 | 5<<3, 3}, {7 | 5<<3, maxUrgent - 1},
 		{6 | 1<<3}, {6 | 2<<3}, {6 | 3<<3}, {6 | 6<<3}, {7 | 3<<3}, {7 | 3<<3},
 	}
 	return parts
@@ -256,7 +278,7 @@ func hostileEnds() [][]byte {
 // hostileScript puts parts together.
 func hostileScript(r *rand.Rand) script {
 	parts, ends := hostileParts(), hostileEnds()
-	s := script{byte(r.IntN(modelKinds) | r.IntN(8)<<4), byte(r.IntN(4))}
+	s := script{byte(r.IntN(modelKinds) | r.IntN(8)<<4), byte(r.IntN(8))}
 	for range 1 + r.IntN(200) {
 		s = append(s, parts[r.IntN(len(parts))]...)
 		if r.IntN(100) == 0 {
@@ -321,6 +343,7 @@ func TestProtocolViolations(t *testing.T) {
 		{"offer to read, without RDMA read", none, 1, []m{offered}},
 		{"closed without close", none, 0, []m{{header{kind: kindClosed}, nil}}},
 		{"urgent", none, 0, []m{{header{kind: kindUrgent}, []byte{1}}}},
+		{"taken", none, 0, []m{{header{kind: kindTaken}, nil}}},
 		{"done without an offer", none, 0, []m{done(0, 0)}},
 		{"target without an offer", none, 0, []m{aim(0, 1)}},
 		{"wrote without an offer", none, 0, []m{wrote(0, 0)}},

@@ -66,6 +66,7 @@ type modelEnd struct {
 	writeErr error
 	bad      string
 	last     int
+	urgents  [2]uint64 // urgent messages sent, received
 }
 
 func newModelEnds(t testing.TB, w *fakeWire, seed uint64, cfg Config) [2]*modelEnd {
@@ -235,7 +236,7 @@ func (e *modelEnd) size() int {
 }
 
 func (e *modelEnd) step(w *fakeWire) {
-	e.last = e.r.IntN(16)
+	e.last = e.r.IntN(18)
 	switch e.last {
 	case 0, 1, 2:
 		e.stepWrite(e.size())
@@ -257,6 +258,10 @@ func (e *modelEnd) step(w *fakeWire) {
 		if e.into != nil && e.r.IntN(4) == 0 {
 			e.stopPiece()
 		}
+	case 16:
+		e.stepUrgent()
+	case 17:
+		e.stepTakeUrgent()
 	default:
 		for range e.r.IntN(6) {
 			w.ends[e.dir].deliver()
@@ -317,6 +322,7 @@ func runModel(t testing.TB, a, b provider.Attributes, seed uint64) {
 			}
 			e.stepBackground()
 			e.stepRead(50000)
+			e.stepTakeUrgent()
 			w.ends[e.dir].deliver()
 			e.poll()
 			require.NoError(t, audit(w, ends), "seed %d, round %d", seed, i)
@@ -329,6 +335,11 @@ func runModel(t testing.TB, a, b provider.Attributes, seed uint64) {
 		require.Empty(t, e.bad)
 		require.NoError(t, e.err, "seed %d end %d", seed, i)
 		require.Equal(t, e.accepted, ends[1-i].read, "seed %d: bytes of end %d", seed, i)
+		for range urgentWindow {
+			e.stepTakeUrgent()
+		}
+		require.Equal(t, e.read, e.readPosition())
+		require.Equal(t, ends[1-i].urgents[0], e.urgents[1], "seed %d: urgent messages of end %d", seed, 1-i)
 		e.close()
 	}
 	for range 1000 {

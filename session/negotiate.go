@@ -124,6 +124,7 @@ func (n *negotiation) sendHello(h hello) error {
 	if c.attr.RDMAReadable {
 		h.modes |= modeReadable
 	}
+	h.features = features
 	b := h.append(make([]byte, 0, minBuffer))
 	if len(b) <= c.attr.MaxInline {
 		return c.ep.PostSend(provider.Send{Context: inlineContext, Inline: [2][]byte{b, nil}, Solicited: true})
@@ -186,6 +187,7 @@ func (n *negotiation) step(p *provider.Completion) error {
 		return err
 	}
 	c.peerReader = h.modes&modeReader != 0
+	c.features = h.features & features
 	if h.modes&modeReadable == 0 {
 		c.reader = nil // there will be nothing to read
 	}

@@ -9,6 +9,7 @@ type Stats struct {
 	ReadTransfers                 uint64 // RDMA reads made by this side
 	WriteTransfers                uint64 // targets that RDMA writes filled, at either side
 	Registrations                 uint64 // uses of registered memory for large writes, cached or new
+	UrgentReceived, UrgentSent    uint64 // urgent messages
 	GrowFailures                  uint64 // the provider had no memory for a larger receive region
 	Fallbacks                     Fallbacks
 

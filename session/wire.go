@@ -37,7 +37,8 @@ const (
 	kindUntarget                 // the receiver takes back a target; arg: its number; answered by kindWrote
 	kindPing                     // answered by kindPong with the same arg
 	kindPong
-	kindUrgent // arg: position in the stream; payload: urgent bytes
+	kindUrgent // an urgent message; arg: its mark, a position in the stream; payload: its bytes
+	kindTaken  // the receiver is done with urgent messages; arg: how many, since the beginning
 	kinds
 )
 
@@ -45,7 +46,8 @@ func (k kind) String() string {
 	names := [kinds]string{kindCredit: "credit", kindNop: "nop", kindReady: "ready", kindData: "data",
 		kindResize: "resize", kindFin: "fin", kindClose: "close", kindClosed: "closed", kindAbort: "abort",
 		kindOffer: "offer", kindDone: "done", kindTarget: "target", kindWrote: "wrote", kindRevoke: "revoke",
-		kindUntarget: "untarget", kindPing: "ping", kindPong: "pong", kindUrgent: "urgent"}
+		kindUntarget: "untarget", kindPing: "ping", kindPong: "pong", kindUrgent: "urgent",
+		kindTaken: "taken"}
 	if k < kinds && names[k] != "" {
 		return names[k]
 	}

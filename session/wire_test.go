@@ -21,7 +21,7 @@ func TestHeaderBytes(t *testing.T) {
 func TestKindNumbers(t *testing.T) {
 	for n, k := range map[int]kind{1: kindCredit, 2: kindNop, 3: kindReady, 4: kindData, 5: kindResize, 6: kindFin, 7: kindClose,
 		8: kindClosed, 9: kindAbort, 10: kindOffer, 11: kindDone, 12: kindTarget, 13: kindWrote, 14: kindRevoke, 15: kindUntarget,
-		16: kindPing, 17: kindPong, 18: kindUrgent} {
+		16: kindPing, 17: kindPong, 18: kindUrgent, 19: kindTaken} {
 		assert.EqualValues(t, n, k, k.String())
 	}
 	assert.Equal(t, []int{1, 2, 4, 8, 16}, []int{flagWant, flagMore, flagBlocked, flagDrain, flagDirect})
