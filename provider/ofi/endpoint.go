@@ -47,6 +47,7 @@ type endpoint struct {
 	free    int32                             // first free slot plus one
 	posted  [provider.OpDisconnect + 1]int    // by kind, until they are polled
 	sending int                               // operations in the transmit queue
+	hearing int                               // receives that the fabric has
 	inlines int                               // of those, inline sends
 	comps   ring[provider.Completion]         // not polled yet
 	ready   atomic.Int32                      // how many
@@ -120,6 +121,7 @@ func (e *endpoint) prepare() error {
 	if ret := e.c.recv(e.c.own(pageFirstRecv, firstSize), contextFirstRecv); ret != 0 {
 		return &fabricError{"fi_recv", -ret}
 	}
+	e.hearing = 1
 	return nil
 }
 

@@ -319,9 +319,13 @@ func (e *cEndpoint) read() (n int, err error) {
 	return max(int(ret), 0), check("fi_cq_read", ret)
 }
 
-// poll is read, and without completions says whether the caller may sleep.
-func (e *cEndpoint) poll() (n int, sleep bool, err error) {
-	switch ret := C.san_poll(e.c()); {
+// poll is read, and without completions says whether the caller may sleep. With drained nothing is expected.
+func (e *cEndpoint) poll(drained bool) (n int, sleep bool, err error) {
+	var d C.int
+	if drained {
+		d = 1
+	}
+	switch ret := C.san_poll(e.c(), d); {
 	case ret == 0:
 		return 0, true, nil
 	case ret == C.SAN_BUSY:

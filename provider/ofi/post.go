@@ -37,6 +37,7 @@ func (e *endpoint) PostRecv(r provider.Recv) error {
 		e.mu.Unlock()
 		return st
 	}
+	dry := e.hearing == 0
 	i := e.enter(provider.OpRecv, r.Context, reg)
 	e.slots[i].buf = r.Buffer.Bytes
 	e.posted[provider.OpRecv]++
@@ -48,7 +49,9 @@ func (e *endpoint) PostRecv(r provider.Recv) error {
 		e.drop(i)
 		st = e.failed(ret)
 	}
-	kick := e.rouse || e.lost.Load()
+	// Where the fabric had no receive, it may have taken a message in just before run went to sleep: then there is nothing
+	// left in the socket that would wake it.
+	kick := e.rouse || e.lost.Load() || dry
 	e.mu.Unlock()
 	if kick || e.idling.Load() {
 		e.sleeper.kick()
@@ -70,7 +73,11 @@ func (e *endpoint) enter(op provider.Op, context uint64, reg *registration) int3
 // postReceive posts the receive of a slot to the fabric. Called with mu held.
 func (e *endpoint) postReceive(i int32) int {
 	s := &e.slots[i]
-	return e.c.recv(s.reg.span(s.buf), uint64(i)+1)
+	ret := e.c.recv(s.reg.span(s.buf), uint64(i)+1)
+	if ret == 0 {
+		e.hearing++
+	}
+	return ret
 }
 
 // failed is the status of an operation that the library did not take. Called with mu held.

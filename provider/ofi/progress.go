@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// flushTime is how long Close waits for the fabric to say that inline sends have left.
-	flushTime = 200 * time.Millisecond
+	// flushTime is how long Close waits for the fabric to say that inline sends have left. A SAN answers within much less,
+	// and Close may not wait for a peer that does not.
+	flushTime = 20 * time.Millisecond
 
 	// Where the peer has sent more than we have receives for, the descriptor is readable all the time, and run looks at
 	// it now and then.
@@ -18,7 +19,7 @@ const (
 	longNap  = 10 * time.Millisecond
 
 	// drainRounds bounds what is taken in when the connection is over.
-	drainRounds = 64
+	drainRounds = 128
 )
 
 // run takes completions until the connection is over, and then ends it.
@@ -30,13 +31,13 @@ func (e *endpoint) run() {
 		err   error
 	)
 	look := func(uintptr) bool {
-		n, sleep, err = e.c.poll()
+		n, sleep, err = e.look(n > 0)
 		return n > 0 || !sleep || err != nil
 	}
 	idle := func(uintptr) bool { return false }
 	nap := shortNap
 	for !e.ending() {
-		n, sleep, err = 0, true, nil
+		sleep, err = true, nil // and n is that of the last look
 		e.sleeper.sleep(0, look)
 		if n == 0 && !sleep && err == nil {
 			// Who posts a receive from here on kicks. One that was posted before may have changed things.
@@ -53,10 +54,17 @@ func (e *endpoint) run() {
 		if err != nil {
 			e.lose(provider.StatusLink)
 		}
-		e.settle(n)
 	}
-	e.flush(look, &n)
+	e.flush(look)
 	e.finish()
+}
+
+// look takes what completions there are, and says whether run may sleep if there are none. With drained it has just taken
+// some, and begins with the question.
+func (e *endpoint) look(drained bool) (n int, sleep bool, err error) {
+	n, sleep, err = e.c.poll(drained)
+	e.settle(n)
+	return n, sleep, err
 }
 
 // ending reports that run has to end the connection.
@@ -84,6 +92,7 @@ func (e *endpoint) settled(d done) {
 	status := statusOf(d)
 	switch i := int32(d.context - 1); {
 	case d.context == contextFirstRecv:
+		e.hearing--
 		if status == provider.StatusOK {
 			e.firstArrived(d.n)
 		}
@@ -92,7 +101,9 @@ func (e *endpoint) settled(d done) {
 	case d.context == 0 || d.context > uint64(len(e.slots)) || e.slots[i].op == 0:
 		return // not ours
 	default:
-		if s := &e.slots[i]; s.op != provider.OpRecv {
+		if s := &e.slots[i]; s.op == provider.OpRecv {
+			e.hearing--
+		} else {
 			e.sent(s)
 			d.n = 0
 		}
@@ -116,7 +127,7 @@ func (e *endpoint) sent(s *slot) {
 }
 
 // flush gives inline sends, of which nobody waits for the completion, time to leave before Close ends them.
-func (e *endpoint) flush(look func(uintptr) bool, n *int) {
+func (e *endpoint) flush(look func(uintptr) bool) {
 	for limit := time.Now().Add(flushTime); ; {
 		e.mu.Lock()
 		pending := e.inlines > 0 && !e.lost.Load()
@@ -125,9 +136,7 @@ func (e *endpoint) flush(look func(uintptr) bool, n *int) {
 		if !pending || left <= 0 {
 			return
 		}
-		*n = 0
 		e.sleeper.sleep(left, look)
-		e.settle(*n)
 	}
 }
 
@@ -135,11 +144,9 @@ func (e *endpoint) flush(look func(uintptr) bool, n *int) {
 // and what was still posted is reported as aborted.
 func (e *endpoint) finish() {
 	for range drainRounds {
-		n, _, err := e.c.poll()
-		if n == 0 || err != nil {
+		if n, _, err := e.look(false); n == 0 || err != nil {
 			break
 		}
-		e.settle(n)
 	}
 	e.mu.Lock()
 	e.over = true

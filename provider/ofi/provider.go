@@ -38,10 +38,10 @@ var preferred = []string{fabricVerbs}
 
 // Sizes of an endpoint's queues, as far as the fabric has as much. A session uses less, and memory goes with them.
 const (
-	maxRecvs   = 64
-	maxSends   = 32
-	maxRDMAs   = 16
-	maxInlines = 96 // more than a peer has receives
+	maxRecvs   = 32
+	maxSends   = 16
+	maxRDMAs   = 8
+	maxInlines = 35 // more than a peer has receives
 	spareTx    = 4  // the first message, and fences
 	spareRx    = 4  // the receive for the peer's first message
 	queueTx    = maxSends + maxRDMAs + maxInlines + spareTx

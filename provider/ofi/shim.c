@@ -397,9 +397,7 @@ int san_read(struct san_ep *e)
 		if (k > 0) {
 			for (ssize_t i = 0; i < k; i++)
 				c[i] = (struct san_completion){(uintptr_t) entries[i].op_context, entries[i].len, 0, 0};
-			n += k;
-			if (n < SAN_BATCH)
-				continue; // an error may be behind
+			n += k; // and no further look, as somebody waits for these
 		} else if (k == -FI_EAVAIL) {
 			struct fi_cq_err_entry err = {0};
 
@@ -419,10 +417,10 @@ int san_read(struct san_ep *e)
 	return n;
 }
 
-int san_poll(struct san_ep *e)
+int san_poll(struct san_ep *e, int drained)
 {
 	for (int i = 0; i < TRIES; i++) {
-		int n = san_read(e);
+		int n = i == 0 && drained ? 0 : san_read(e);
 
 		if (n != 0)
 			return n == SAN_BUSY ? -FI_EOTHER : n;

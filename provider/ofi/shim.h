@@ -100,10 +100,10 @@ int san_ep_close(struct san_ep *e); // the endpoint alone: completions can still
 int san_cq_close(struct san_ep *e);
 int san_ep_free(struct san_ep *e); // what is left, when all registrations are closed
 
-// san_read takes up to SAN_BATCH completions into comps and returns how many. san_poll does as well, and if there are none
-// answers as san_eq_next does.
+// san_read takes up to SAN_BATCH completions into comps and returns how many; there may be more. san_poll does as well, and if there are none
+// answers as san_eq_next does; with drained it does not read before it has found that there is something to read.
 int san_read(struct san_ep *e);
-int san_poll(struct san_ep *e);
+int san_poll(struct san_ep *e, int drained);
 
 // Memory and operations. Addresses are of memory that stays where it is until the operation has completed.
 int san_register(struct san_ep *e, uintptr_t mem, size_t len, int remote_read, int remote_write, uint64_t key,
