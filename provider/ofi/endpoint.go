@@ -56,6 +56,11 @@ type endpoint struct {
 	first   first
 
 	fencing sync.Mutex // one fence at a time; comes before mu
+
+	// polling is held while completions are read from the library and until they are settled. It comes before mu.
+	polling sync.Mutex
+	gone    bool // run is ending the connection, and alone reads from here on; under polling
+	spins   score
 }
 
 // slot is an operation that the fabric has, or that waits for the first message.
@@ -136,8 +141,11 @@ func (e *endpoint) RemoteAddr() netip.AddrPort { return e.remote }
 
 // Extension implements provider.Endpoint.
 func (e *endpoint) Extension(id provider.GUID) (any, error) {
-	if id == provider.GUIDRDMARead {
+	switch id {
+	case provider.GUIDRDMARead:
 		return provider.RDMAReader(e), nil
+	case provider.GUIDSpinner:
+		return provider.Spinner(e), nil
 	}
 	return nil, provider.StatusUnsupported
 }
@@ -195,8 +203,8 @@ func (e *endpoint) roused() func() {
 	return e.wake
 }
 
-// take gets a slot. Called with mu held.
-func (e *endpoint) take() int32 {
+// vacant gets a slot. Called with mu held.
+func (e *endpoint) vacant() int32 {
 	i := e.free - 1
 	if i == none {
 		e.slots = append(e.slots, slot{})
@@ -275,6 +283,7 @@ func (e *endpoint) Close() error {
 	e.mu.Unlock()
 	e.sleeper.kick()
 	<-e.down
+	spinning.last.CompareAndSwap(e, nil)
 	e.release.Do(e.dispose)
 	return nil
 }

@@ -8,6 +8,7 @@ package ofi
 #cgo nocallback san_inject
 #cgo nocallback san_poll
 #cgo nocallback san_read
+#cgo nocallback san_spin
 #cgo nocallback san_eq_next
 #cgo nocallback san_recv
 #cgo nocallback san_send
@@ -24,6 +25,7 @@ import (
 	"net/netip"
 	"sync"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -316,6 +318,12 @@ type done struct {
 // read takes completions and returns how many; completion gives them.
 func (e *cEndpoint) read() (n int, err error) {
 	ret := C.san_read(e.c())
+	return max(int(ret), 0), check("fi_cq_read", ret)
+}
+
+// spin is read until there is a completion, or the time is over.
+func (e *cEndpoint) spin(limit time.Duration) (n int, err error) {
+	ret := C.san_spin(e.c(), C.uint64_t(limit))
 	return max(int(ret), 0), check("fi_cq_read", ret)
 }
 

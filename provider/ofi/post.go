@@ -61,7 +61,7 @@ func (e *endpoint) PostRecv(r provider.Recv) error {
 
 // enter fills a slot. Called with mu held.
 func (e *endpoint) enter(op provider.Op, context uint64, reg *registration) int32 {
-	i := e.take()
+	i := e.vacant()
 	s := &e.slots[i]
 	s.op, s.context, s.reg = op, context, reg
 	if reg != nil {
@@ -139,8 +139,15 @@ func (e *endpoint) sendInline(s *provider.Send) error {
 	e.mu.Lock()
 	st := e.refusal()
 	counted := e.prov.kind != fabricTCP || e.sending > 0 || !e.first.sent
-	if st == provider.StatusOK && counted && e.inlines >= e.in.tx*maxInlines/queueTx {
-		st = provider.StatusQueueFull // the peer cannot have as many receives
+	for try := 0; st == provider.StatusOK && counted && e.inlines >= e.in.tx*maxInlines/queueTx; try++ {
+		if try == tries {
+			st = provider.StatusQueueFull // the peer cannot have as many receives
+			break
+		}
+		e.mu.Unlock()
+		e.reap(try)
+		e.mu.Lock()
+		st = e.refusal()
 	}
 	if st != provider.StatusOK {
 		e.mu.Unlock()
@@ -257,13 +264,38 @@ func (e *endpoint) result(i int32, ret int) error {
 func (e *endpoint) again(call func() int) int {
 	for try := 0; ; try++ {
 		ret := call()
-		if ret != resultAgain || try == 100 || e.lost.Load() {
+		if ret != resultAgain || try == tries || e.lost.Load() {
 			return ret
 		}
-		if try < 10 {
-			runtime.Gosched()
-		} else {
-			time.Sleep(shortNap)
-		}
+		e.reap(try)
+	}
+}
+
+// tries is how often a post looks whether operations that are over make room. run may be late to do so.
+const tries = 100
+
+// reap takes completions in run's place, and the longer it is tried, gives the fabric time. run does the waking.
+func (e *endpoint) reap(try int) {
+	switch {
+	case try < 1:
+	case try < 10:
+		runtime.Gosched()
+	default:
+		time.Sleep(shortNap)
+	}
+	e.polling.Lock()
+	defer e.polling.Unlock()
+	if e.gone {
+		return
+	}
+	n, err := e.c.read()
+	e.mu.Lock()
+	e.take(n)
+	kick := e.rouse || e.lost.Load()
+	e.mu.Unlock()
+	if err != nil {
+		e.lose(provider.StatusLink)
+	} else if kick {
+		e.sleeper.kick()
 	}
 }

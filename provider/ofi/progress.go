@@ -62,8 +62,13 @@ func (e *endpoint) run() {
 // look takes what completions there are, and says whether run may sleep if there are none. With drained it has just taken
 // some, and begins with the question.
 func (e *endpoint) look(drained bool) (n int, sleep bool, err error) {
+	e.polling.Lock()
 	n, sleep, err = e.c.poll(drained)
-	e.settle(n)
+	wake := e.settle(n)
+	e.polling.Unlock()
+	if wake != nil {
+		wake()
+	}
 	return n, sleep, err
 }
 
@@ -74,16 +79,19 @@ func (e *endpoint) ending() bool {
 	return e.closed || e.lost.Load()
 }
 
-// settle takes the n completions that have been read, and wakes whoever is to be woken.
-func (e *endpoint) settle(n int) {
+// settle takes the n completions that have been read, and returns the wake function if that is to be called. Called with
+// polling held, or by run when e is gone.
+func (e *endpoint) settle(n int) (wake func()) {
 	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.take(n)
+	return e.roused()
+}
+
+// take takes the n completions that have been read. Called with polling and mu held.
+func (e *endpoint) take(n int) {
 	for i := range n {
 		e.settled(e.c.completion(i))
-	}
-	wake := e.roused()
-	e.mu.Unlock()
-	if wake != nil {
-		wake()
 	}
 }
 
@@ -143,6 +151,9 @@ func (e *endpoint) flush(look func(uintptr) bool) {
 // finish ends the connection: what has arrived is reported, nothing more can be posted, the fabric's endpoint is closed,
 // and what was still posted is reported as aborted.
 func (e *endpoint) finish() {
+	e.polling.Lock()
+	e.gone = true
+	e.polling.Unlock()
 	for range drainRounds {
 		if n, _, err := e.look(false); n == 0 || err != nil {
 			break
@@ -160,7 +171,9 @@ func (e *endpoint) finish() {
 		if n == 0 || err != nil {
 			break
 		}
-		e.settle(n)
+		if wake := e.settle(n); wake != nil {
+			wake()
+		}
 	}
 	e.mu.Lock()
 	for i := range e.slots {

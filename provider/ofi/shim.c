@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
 
 static struct {
 	int (*getinfo)(uint32_t, const char *, const char *, uint64_t, const struct fi_info *, struct fi_info **);
@@ -414,6 +415,25 @@ int san_read(struct san_ep *e)
 		}
 		break;
 	}
+	return n;
+}
+
+static uint64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * UINT64_C(1000000000) + t.tv_nsec;
+}
+
+int san_spin(struct san_ep *e, uint64_t nanoseconds)
+{
+	uint64_t begin = now();
+	int n;
+
+	do
+		n = san_read(e);
+	while (n == 0 && now() - begin < nanoseconds);
 	return n;
 }
 

@@ -105,6 +105,9 @@ int san_ep_free(struct san_ep *e); // what is left, when all registrations are c
 int san_read(struct san_ep *e);
 int san_poll(struct san_ep *e, int drained);
 
+// san_spin is san_read again and again until there is something, or the time is over.
+int san_spin(struct san_ep *e, uint64_t nanoseconds);
+
 // Memory and operations. Addresses are of memory that stays where it is until the operation has completed.
 int san_register(struct san_ep *e, uintptr_t mem, size_t len, int remote_read, int remote_write, uint64_t key,
 		 struct fid_mr **mr, void **desc, uint64_t *rkey);
