@@ -17,7 +17,8 @@ type Attributes struct {
 	MaxInline int
 
 	// MaxRecvs, MaxSends and MaxRDMAs are how many operations of each kind may be posted at a time;
-	// inline sends do not count. MaxRDMAs is for writes and reads together.
+	// inline sends do not count. MaxRDMAs is for writes and reads together. A session takes 6 receives, and 2 sends
+	// unless MaxInline is MaxFirstMessage at least: a provider that offers less is valid, but not used.
 	MaxRecvs, MaxSends, MaxRDMAs int
 
 	// RDMARead tells that the extension RDMARead exists. A peer can read our exposed memory if its

@@ -48,8 +48,8 @@ func (c *Conn) SetNoDelay(noDelay bool) error {
 }
 
 // SetLinger sets what Close does with data that the peer has not taken yet. If sec < 0, the default, it is still
-// delivered, in the background. If sec == 0, it is dropped and the peer sees ECONNRESET. If sec > 0, Close
-// waits for it, sec seconds at most.
+// delivered, in the background. If sec == 0, it is dropped and the peer sees ECONNRESET. If sec > 0, it is delivered in
+// the background too, but Close waits for that, sec seconds at most.
 func (c *Conn) SetLinger(sec int) error {
 	if !c.ok() {
 		return syscall.EINVAL

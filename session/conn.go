@@ -138,7 +138,7 @@ func (c *Conn) read(p []byte) (int, error) {
 func (c *Conn) readPiece(op provider.RDMA) int {
 	c.postRead(op)
 	for c.core.in.busy && c.core.in.user {
-		if c.sleep(&c.rd, &c.rdl) != nil {
+		if c.sleep(&c.rd, &c.rdl) != nil || c.core.deaf {
 			c.core.stopPiece()
 			c.revoke(&c.rd, func() bool { return !c.core.in.busy })
 		}
@@ -549,22 +549,25 @@ func (c *Conn) Close() error {
 	c.finalize()
 	var over chan struct{}
 	if !c.epClosed {
-		wait := closeTimeout
 		if c.linger > 0 {
-			wait = time.Duration(c.linger) * time.Second
 			over = make(chan struct{})
 			c.over = over
 		}
-		c.timers.startLinger(c, wait)
+		c.timers.startLinger(c, closeTimeout/2)
 	}
+	linger := time.Duration(c.linger) * time.Second
 	c.unlock()
 	if over != nil {
-		<-over
+		select {
+		case <-over:
+		case <-time.After(linger):
+		}
 	}
 	return nil
 }
 
-// closeTimeout is how long a closed connection waits for the peer to take what was written before it is dropped.
+// closeTimeout is how long a closed connection, of which the peer has not taken everything yet, may be without a sign of
+// life from the peer before it is dropped.
 const closeTimeout = 60 * time.Second
 
 // CloseRead ends reading: once what has arrived is read, Read returns io.EOF. The peer is not told, and what it still
@@ -579,6 +582,7 @@ func (c *Conn) CloseRead() error {
 		return syscall.ENOTCONN
 	}
 	c.core.closeRead()
+	c.rd.wake() // a Read into which the peer writes
 	return nil
 }
 
@@ -644,8 +648,8 @@ func (c *Conn) SetWriteBuffer(n int) error {
 }
 
 // SetLinger sets what Close does while written data is not delivered: sec < 0 (the default) delivers it in
-// the background, 0 drops the connection, so that the peer sees ECONNRESET, and a positive sec waits that many
-// seconds for delivery and then drops it.
+// the background, 0 drops the connection, so that the peer sees ECONNRESET, and with a positive sec Close waits that
+// many seconds at most for what is delivered in the background, as on Linux.
 func (c *Conn) SetLinger(sec int) error {
 	c.mu.Lock()
 	defer c.unlock()

@@ -670,19 +670,75 @@ func TestLingerExpires(t *testing.T) {
 			emu.DropLink(r.eps[0])
 			start := time.Now()
 			require.NoError(t, x.Close())
-			if linger > 0 {
-				assert.Equal(t, 3*time.Second, time.Since(start))
-			} else {
-				assert.Zero(t, time.Since(start))
-				time.Sleep(session.CloseTimeout - time.Nanosecond)
-				synctest.Wait()
-				assert.False(t, session.Over(x))
-				time.Sleep(2 * time.Nanosecond)
-				synctest.Wait()
-			}
+			// Close waits no longer, and the rest goes on in the background.
+			assert.Equal(t, time.Duration(max(linger, 0))*time.Second, time.Since(start))
+			time.Sleep(session.CloseTimeout - time.Since(start) - time.Nanosecond)
+			synctest.Wait()
+			assert.False(t, session.Over(x))
+			time.Sleep(2 * time.Nanosecond)
+			synctest.Wait()
 			assert.True(t, session.Over(x))
 			assert.Zero(t, r.p[0].Stats().Endpoints)
 			assert.Zero(t, r.p[0].Stats().Registrations)
+		}
+	})
+}
+
+// A peer that is there but reads nothing for long gets everything in the end, also of a connection that has closed.
+func TestClosedWhileThePeerReadsNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, c emu.Config) {
+		x, y := pair(t, c, c, session.Config{ReadBuffer: 10_000})
+		x.SetWriteDeadline(time.Now().Add(time.Second))
+		sent := 0
+		for {
+			n, err := x.Write(pattern(uint64(sent), 50))
+			sent += n
+			if err != nil {
+				break
+			}
+		}
+		require.NoError(t, x.Close())
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		got, err := io.ReadAll(y)
+		assert.NoError(t, err)
+		assert.True(t, len(got) == sent && isPattern(got, 0), "%d of %d", len(got), sent)
+		synctest.Wait()
+		assert.True(t, session.Over(x))
+	})
+}
+
+// CloseRead ends a Read into whose memory the peer is writing.
+func TestCloseReadDuringATarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := emu.Config{SameProcess: true, NoRDMARead: true, MaxRDMA: 10_000, Link: emu.Link{Bandwidth: 1 << 20}}
+		for _, size := range []int{1 << 20, 100} { // the Read's own memory, and the connection's
+			x, y := pair(t, c, c, session.Config{})
+			start := time.Now()
+			var took time.Duration
+			wait := later(t, func() {
+				b := make([]byte, size)
+				for {
+					_, err := y.Read(b)
+					if err != nil {
+						assert.Equal(t, io.EOF, err)
+						break
+					}
+				}
+				took = time.Since(start)
+			})
+			waitWrite := later(t, func() {
+				n, err := x.Write(make([]byte, 2<<20))
+				assert.NoError(t, err)
+				assert.Equal(t, 2<<20, n)
+			})
+			time.Sleep(100 * time.Millisecond)
+			require.NoError(t, y.CloseRead())
+			wait()
+			assert.Less(t, took, 120*time.Millisecond, "reading %d bytes", size)
+			waitWrite() // is not held up
+			x.Close()
+			y.Close()
 		}
 	})
 }

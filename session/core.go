@@ -211,7 +211,7 @@ func (c *core) read(p []byte) (int, error) {
 		c.creditIfDue()
 		return n, nil
 	}
-	if c.in.active {
+	if c.in.active && !c.deaf {
 		return 0, nil
 	}
 	return 0, c.readEnd()

@@ -213,7 +213,7 @@ func (c *core) lend() (it item, ok bool, err error) {
 		c.poll()
 	}
 	if c.queue.len() == 0 {
-		if c.in.active {
+		if c.in.active && !c.deaf {
 			return it, false, nil
 		}
 		return it, false, c.readEnd()

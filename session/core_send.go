@@ -282,6 +282,7 @@ func (c *core) pump() {
 	}
 	c.pumpInbound()
 	c.pumpOutbound()
+	c.tellBlocked()
 	if len(c.held) > 0 && !(c.win.short() && c.win.wanted) {
 		c.flushHeld()
 	}
@@ -306,8 +307,17 @@ func (c *core) pump() {
 
 // block is called when a Write is about to wait for credits.
 func (c *core) block() {
-	if !c.win.data() && !c.win.stuck && c.canControl() {
-		c.win.stuck = true
+	c.win.telling = !c.win.data() && !c.win.stuck
+	c.tellBlocked()
+}
+
+// tellBlocked tells the peer that a Write waits, as soon as that can leave.
+func (c *core) tellBlocked() {
+	if c.win.data() {
+		c.win.telling = false
+	}
+	if c.win.telling && c.canControl() {
+		c.win.telling, c.win.stuck = false, true
 		c.post(kindNop, flagBlocked|flagMore, 0, 0, nil, true)
 	}
 }
@@ -408,6 +418,6 @@ func (c *core) finish() {
 // solicited.
 func (c *core) pending() bool {
 	return len(c.held) > 0 || c.in.busy && c.in.read || c.finWanted && !c.finSent || c.growWanted || c.drainAsked || c.draining ||
-		c.ackWanted || c.pongWanted || c.in.doneWanted || c.in.targetWanted || c.in.untarget || c.send.want != 0 ||
+		c.ackWanted || c.pongWanted || c.win.telling || c.in.doneWanted || c.in.targetWanted || c.in.untarget || c.send.want != 0 ||
 		c.urg != nil && c.urg.pending()
 }

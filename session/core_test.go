@@ -336,6 +336,37 @@ func TestCloseReadDrops(t *testing.T) {
 	d.finish()
 }
 
+// A Write that waits is told to the peer once that can leave, if it could not at first.
+func TestBlockedIsToldLater(t *testing.T) {
+	p := newPuppet(t, fakeAttr(), puppetHello(), Config{})
+	n, err := p.c.write(make([]byte, 10_000))
+	require.NoError(t, err)
+	require.Less(t, n, 10_000)
+	require.Equal(t, reserve, p.c.win.credits)
+	p.heard()
+	p.c.win.use()
+	p.c.block()
+	assert.Empty(t, p.kinds(), "the last credit is not for this")
+	p.say(header{kind: kindCredit, credits: 1})
+	hs, _ := p.heard()
+	require.Len(t, hs, 1)
+	assert.Equal(t, kindNop, hs[0].kind)
+	assert.NotZero(t, hs[0].flags&flagBlocked)
+	p.say(header{kind: kindCredit, credits: 1})
+	assert.Empty(t, p.kinds(), "once is enough")
+	p.finish()
+
+	// And not at all once that is over.
+	p = newPuppet(t, fakeAttr(), puppetHello(), Config{})
+	p.c.write(make([]byte, 10_000))
+	p.c.win.use()
+	p.c.block()
+	p.heard()
+	p.say(header{kind: kindCredit, credits: 8})
+	assert.Empty(t, p.kinds())
+	p.finish()
+}
+
 func TestPing(t *testing.T) {
 	p := newPuppet(t, fakeAttr(), puppetHello(), Config{})
 	for _, arg := range []uint64{0, 1, 1<<64 - 1} {

@@ -30,6 +30,7 @@ type window struct {
 	total   int  // buffers announced with the last size
 	wanted  bool // the peer has been told that data is held back, and has not granted anything since
 	stuck   bool // the peer has been told that a Write waits
+	telling bool // it is to be told so, which was not possible yet
 }
 
 // add takes credits of the current size.

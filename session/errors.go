@@ -17,6 +17,9 @@ var (
 	// ErrMemory: the provider gave no memory for the message regions.
 	ErrMemory = errors.New("session: no memory for message regions")
 
+	// ErrProvider: the provider's limits are too tight for a session. See provider.Attributes.
+	ErrProvider = errors.New("session: the provider takes too few operations at a time")
+
 	// ErrTimeout: the peer did not answer within Config.Timeout. It is os.ErrDeadlineExceeded too.
 	ErrTimeout error = timeoutError{}
 )

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"net"
 	"time"
 
 	"sansock/provider"
@@ -45,7 +46,7 @@ const (
 // dialing side returns once the peer has agreed; the listening side once the dialer has confirmed, so that a dialer which
 // gave up leaves nothing behind.
 //
-// The error is ErrTimeout, ErrVersion, ErrProtocol or ErrMemory, a *RefusedError, ctx's cause, or the provider's (a
+// The error is ErrTimeout, ErrVersion, ErrProtocol, ErrMemory or ErrProvider, a *RefusedError, ctx's cause, or the provider's (a
 // provider.Status). After none of them has the peer's application seen a connection.
 func Negotiate(ctx context.Context, ep provider.Endpoint, side Side, cfg Config) (*Conn, error) {
 	if cfg.Timeout <= 0 {
@@ -65,6 +66,7 @@ func Negotiate(ctx context.Context, ep provider.Endpoint, side Side, cfg Config)
 		err = refusal
 	}
 	if err != nil {
+		n.leave(c)
 		c.discard()
 		return nil, err
 	}
@@ -74,14 +76,18 @@ func Negotiate(ctx context.Context, ep provider.Endpoint, side Side, cfg Config)
 
 // negotiation is the exchange of hellos, which can be driven without goroutines: begin, then step for every completion.
 type negotiation struct {
-	core *core
-	side Side
-	done bool
+	core    *core
+	side    Side
+	done    bool
+	refused bool // the refusal has been sent
 }
 
 // begin posts the receives and, on the dialing side, sends the offer.
 func (n *negotiation) begin() error {
 	c := n.core
+	if c.attr.MaxInline < minBuffer && c.attr.MaxSends < minSends || c.attr.MaxRecvs < minReceives {
+		return ErrProvider
+	}
 	err := c.recv[0].open(c.ep, 0, c.levels[0])
 	if err == nil && c.attr.MaxInline < minBuffer {
 		err = c.send.open(c.ep, min(idleReceives, c.attr.MaxSends), minBuffer)
@@ -140,9 +146,30 @@ func (n *negotiation) sendHello(h hello) error {
 	return c.ep.PostSend(provider.Send{Context: uint64(slot), Local: local, Solicited: true})
 }
 
+// leave waits until a refusal has left, which Close would cut short.
+func (n *negotiation) leave(c *Conn) {
+	var limit deadline
+	limit.set(time.Now().Add(sendTimeout))
+	defer limit.stop()
+	c.core.err = net.ErrClosed // what the peer had sent behind is not looked at
+	for n.refused && c.core.inFlight > 0 && !c.core.ended && !limit.expired() {
+		if c.core.poll() > 0 {
+			continue
+		}
+		c.rd.park()
+		limit.alarm(&c.rd)
+		if c.ep.Arm(provider.WakeAny) {
+			c.rd.unpark()
+		} else {
+			c.rd.wait()
+		}
+	}
+}
+
 // refuse tells the dialer, as well as it can be done, why there will be no session.
 func (n *negotiation) refuse(code uint8) {
 	n.sendHello(hello{kind: helloRefuse, minVersion: version, maxVersion: version, refusal: code})
+	n.refused = true
 }
 
 // step acts on one completion.

@@ -135,22 +135,24 @@ func TestNegotiateFails(t *testing.T) {
 		{"gone", Dialer, [][]byte{nil}, provider.StatusDisconnected, 0},
 		{"message after no hello", Dialer, [][]byte{[]byte("no hello"), evil}, ErrProtocol, 0},
 	} {
-		t.Run(fmt.Sprintf("%v/%s", c.side, c.name), func(t *testing.T) {
-			_, p, err := negotiateWith(t, fakeAttr(), c.side, nil, c.says...)
-			var refused *RefusedError
-			if errors.As(c.want, &refused) {
-				assert.Equal(t, c.want, err)
-			} else {
-				assert.ErrorIs(t, err, c.want)
-			}
-			var heard uint8
-			for _, b := range p.got {
-				if h, err := parseHello(b); err == nil && h.kind == helloRefuse {
-					heard = h.refusal
+		for _, kind := range []int{0, 2} { // messages leave inline, or from a region, where Close would cut them short
+			t.Run(fmt.Sprintf("%v/%s/%d", c.side, c.name, kind), func(t *testing.T) {
+				_, p, err := negotiateWith(t, modelAttrs(kind), c.side, nil, c.says...)
+				var refused *RefusedError
+				if errors.As(c.want, &refused) {
+					assert.Equal(t, c.want, err)
+				} else {
+					assert.ErrorIs(t, err, c.want)
 				}
-			}
-			assert.Equal(t, c.refusal, heard, "refusal at the peer")
-		})
+				var heard uint8
+				for _, b := range p.got {
+					if h, err := parseHello(b); err == nil && h.kind == helloRefuse {
+						heard = h.refusal
+					}
+				}
+				assert.Equal(t, c.refusal, heard, "refusal at the peer")
+			})
+		}
 	}
 }
 
@@ -217,6 +219,56 @@ func TestNegotiateProviderFails(t *testing.T) {
 
 // side2 is how many receives an end posts again during its negotiation.
 func side2(s Side) int { return map[Side]int{Dialer: 1, Listener: 2}[s] }
+
+// A provider whose limits no session can keep to is not used.
+func TestNegotiateLimits(t *testing.T) {
+	for _, c := range []struct {
+		name                    string
+		inline, sends, receives int
+		want                    error
+	}{
+		{"one send", 0, 1, 64, ErrProvider},
+		{"one send, and hellos do not fit inline", minBuffer - 1, 1, 64, ErrProvider},
+		{"one send, beside inline ones", minBuffer, 1, 64, nil},
+		{"two sends", 0, 2, 64, nil},
+		{"few receives", minBuffer, 64, minReceives - 1, ErrProvider},
+		{"receives enough", minBuffer, 64, minReceives, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := fakeAttr()
+			a.MaxInline, a.MaxSends, a.MaxRecvs = c.inline, c.sends, c.receives
+			conn, p, err := negotiateWith(t, a, Dialer, nil, goodAnswer)
+			require.ErrorIs(t, err, c.want)
+			if c.want != nil {
+				return
+			}
+			// A Write has what it takes.
+			n, err := conn.Write([]byte("leaves at once"))
+			assert.NoError(t, err)
+			assert.Equal(t, 14, n)
+			p.listen()
+			conn.SetLinger(0)
+			assert.NoError(t, conn.Close())
+		})
+	}
+}
+
+// A refusal that does not leave delays the end for a second, and not longer.
+func TestRefusalThatDoesNotLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startPuppet(t, modelAttrs(2), Config{})
+		start := time.Now()
+		failed := make(chan error)
+		go func() {
+			_, err := Negotiate(context.Background(), p.w.ends[0], Listener, Config{})
+			failed <- err
+		}()
+		synctest.Wait()
+		require.True(t, p.raw(hello{kind: helloOffer, minVersion: 2, maxVersion: 9}.append(nil)))
+		assert.ErrorIs(t, <-failed, ErrVersion)
+		assert.Equal(t, sendTimeout, time.Since(start))
+	})
+}
 
 func TestNegotiateTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,6 +7,7 @@ import "sansock/provider"
 const (
 	minReceives = 6                        // fewest receive buffers that a side may announce, see credit.go
 	minBuffer   = provider.MaxFirstMessage // smallest receive buffer: a hello fits
+	minSends    = 2                        // fewest sends from a region: one is kept for control messages
 	maxBuffer   = 1 << 20                  // largest
 
 	idleReceives = 8

@@ -12,6 +12,8 @@ type timers struct {
 	soon      *time.Timer // progress after a moment
 	soonSet   bool
 	linger    *time.Timer // end of a closed connection
+	lingerEnd time.Time   // when that is
+	lingered  uint64      // messages received when the peer was last asked whether it is there; 0: it was not
 	keep      *time.Timer
 	keepAlive keepAlive
 	shrink    *time.Timer
@@ -58,18 +60,40 @@ func (c *Conn) later() {
 	}
 }
 
-// startLinger drops the connection if it has not ended by itself after d.
+// startLinger looks after a connection that has not ended by itself after d. Called again it only brings that forward.
 func (t *timers) startLinger(c *Conn, d time.Duration) {
-	if t.linger == nil {
-		t.linger = time.AfterFunc(d, func() {
-			c.mu.Lock()
-			if !c.epClosed {
-				c.core.abort(abortTimeout)
-				c.closeEndpoint()
-			}
-			c.mu.Unlock()
-		})
+	end := time.Now().Add(d)
+	switch {
+	case t.linger == nil:
+		t.linger = time.AfterFunc(d, c.lingered)
+	case !end.Before(t.lingerEnd):
+		return
+	default:
+		t.linger.Reset(d)
 	}
+	t.lingerEnd = end
+}
+
+// lingered drops a connection that should have ended. One that waits for its peer to take the last data goes on for as long as
+// the peer answers, as over TCP: it is looked at twice in closeTimeout, and may be silent once.
+func (c *Conn) lingered() {
+	c.mu.Lock()
+	defer c.unlock()
+	if c.epClosed {
+		return
+	}
+	c.core.poll()
+	t := &c.timers
+	// One more than was received, as 0 is taken.
+	if seen := c.core.stats.MessagesReceived + 1; c.core.closing && !c.core.done && t.lingered != seen {
+		t.lingered = seen
+		c.core.ping()
+		t.lingerEnd = time.Now().Add(closeTimeout / 2)
+		t.linger.Reset(closeTimeout / 2)
+		return
+	}
+	c.core.abort(abortReset)
+	c.closeEndpoint()
 }
 
 // keepAlive is the state of keepalive probing.

@@ -260,7 +260,7 @@ func (c *core) pieceEnded(n int) {
 	in.busy, in.targetWanted, in.untarget = false, false, false
 	if in.user {
 		in.got, in.over, in.dst = n, true, nil
-	} else if n > 0 {
+	} else if n > 0 && !c.deaf {
 		c.keepPiece(n)
 	} else {
 		c.dropPiece()

@@ -141,6 +141,8 @@ func reasonOf(err error) Reason {
 		return ReasonNegotiation
 	case errors.Is(err, session.ErrMemory):
 		return ReasonMemory
+	case errors.Is(err, session.ErrProvider):
+		return ReasonUnsupported
 	case errors.Is(err, context.DeadlineExceeded):
 		return ReasonTimeout
 	case errors.Is(err, context.Canceled):

@@ -73,6 +73,7 @@ func TestReasonOfOtherErrors(t *testing.T) {
 		{session.ErrProtocol, ReasonNegotiation, ReasonNone},
 		{fmt.Errorf("%w: no hello", session.ErrProtocol), ReasonNegotiation, ReasonNone},
 		{session.ErrMemory, ReasonMemory, ReasonNone},
+		{session.ErrProvider, ReasonUnsupported, ReasonNone},
 		{errors.Join(session.ErrMemory, provider.StatusLink), ReasonMemory, ReasonNone},
 		{&session.RefusedError{Code: session.RefusedMemory}, ReasonPeerDeclined, ReasonMemory},
 		{&session.RefusedError{Code: session.RefusedVersion}, ReasonPeerDeclined, ReasonVersion},
