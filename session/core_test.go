@@ -344,7 +344,9 @@ func TestBlockedIsToldLater(t *testing.T) {
 	require.Less(t, n, 10_000)
 	require.Equal(t, reserve, p.c.win.credits)
 	p.heard()
-	p.c.win.use()
+	for p.c.canControl() {
+		p.c.win.use()
+	}
 	p.c.block()
 	assert.Empty(t, p.kinds(), "the last credit is not for this")
 	p.say(header{kind: kindCredit, credits: 1})
@@ -359,7 +361,9 @@ func TestBlockedIsToldLater(t *testing.T) {
 	// And not at all once that is over.
 	p = newPuppet(t, fakeAttr(), puppetHello(), Config{})
 	p.c.write(make([]byte, 10_000))
-	p.c.win.use()
+	for p.c.canControl() {
+		p.c.win.use()
+	}
 	p.c.block()
 	p.heard()
 	p.say(header{kind: kindCredit, credits: 8})
