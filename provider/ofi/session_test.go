@@ -35,7 +35,7 @@ func sessions(t testing.TB, p *Provider, cfg session.Config) (dialer, listener *
 	return dialer, listener
 }
 
-func negotiated(p *Provider, cfg session.Config) (dialer, listener *session.Conn, err error) {
+func negotiated(p provider.Provider, cfg session.Config) (dialer, listener *session.Conn, err error) {
 	l, err := p.Listen(testAddr, 4)
 	if err != nil {
 		return nil, nil, err
