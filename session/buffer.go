@@ -18,6 +18,7 @@ import (
 // given to WriteBuffer, its memory belongs to somebody else: using it is a bug of the program, which panics.
 type Buffer struct {
 	c      *Conn
+	ep     provider.Endpoint // whose memory it is
 	data   []byte
 	region provider.Region // of NewBuffer: headerSize bytes of head room, then data
 	it     item            // of ReadBuffer
@@ -44,10 +45,13 @@ func (b *Buffer) release() {
 	c := b.c
 	c.mu.Lock()
 	defer c.unlock()
-	if b.region.Handle != 0 {
-		c.ep.Deregister(b.region.Handle)
-	} else {
+	switch {
+	case b.region.Handle != 0:
+		b.ep.Deregister(b.region.Handle)
+	case b.ep == c.ep:
 		c.core.returned(b.it)
+	default:
+		c.moved.returned(b.ep, b.it)
 	}
 	b.data, b.region, b.it = nil, provider.Region{}, item{gen: -1}
 }
@@ -58,8 +62,11 @@ func (c *Conn) NewBuffer(n int) (*Buffer, error) {
 	if c.closed.Load() {
 		return nil, net.ErrClosed
 	}
-	b := &Buffer{c: c, it: item{gen: -1}}
-	if r, err := c.ep.Allocate(headerSize + n); err == nil {
+	c.mu.Lock()
+	ep := c.ep
+	c.unlockIdle()
+	b := &Buffer{c: c, ep: ep, it: item{gen: -1}}
+	if r, err := ep.Allocate(headerSize + n); err == nil {
 		b.region, b.data = r, r.Bytes[headerSize:headerSize+n:headerSize+n]
 	} else {
 		c.mu.Lock()
@@ -86,7 +93,7 @@ func (c *Conn) WriteBuffer(b *Buffer, n int) (int, error) {
 	if err := c.start(&c.wdl); err != nil {
 		return 0, err
 	}
-	if b.c == c && b.region.Handle != 0 {
+	if b.ep == c.ep && b.region.Handle != 0 {
 		c.core.out.buffer = b.region.Handle
 		defer func() { c.core.out.buffer = 0 }()
 		if c.core.sendBuffer(b.region, n) {
@@ -115,7 +122,7 @@ func (c *Conn) ReadBuffer() (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Buffer{c: c, data: it.data, it: it}, nil
+	return &Buffer{c: c, ep: c.ep, data: it.data, it: it}, nil
 }
 
 // piece takes the next piece of the stream, waiting for it. It needs mu.
@@ -150,6 +157,7 @@ func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 	for {
 		c.mu.Lock()
 		it, err := c.piece()
+		ep := c.ep
 		c.unlock()
 		if err == io.EOF {
 			return total, nil
@@ -169,7 +177,11 @@ func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 		}
 		total += int64(n)
 		c.mu.Lock()
-		c.core.returned(it)
+		if ep == c.ep {
+			c.core.returned(it)
+		} else {
+			c.moved.returned(ep, it)
+		}
 		c.unlock()
 		if err != nil {
 			return total, err

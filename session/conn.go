@@ -41,10 +41,12 @@ type Conn struct {
 	over     chan struct{} // closed when the endpoint is; nil unless Close waits for it
 	timers   timers
 	tuner    tuner
+	provider provider.Provider // of ep; nil: no hand-over
+	moved    *moved            // nil until the peer, or this end, was handed over
 }
 
 func newConn(ep provider.Endpoint, cfg Config) *Conn {
-	c := &Conn{ep: ep, linger: -1}
+	c := &Conn{ep: ep, linger: -1, provider: cfg.Provider}
 	c.rd.ch = make(chan struct{}, 1)
 	c.wr.ch = make(chan struct{}, 1)
 	c.rdl.at.Store(never)
@@ -61,16 +63,28 @@ func newConn(ep provider.Endpoint, cfg Config) *Conn {
 	if cfg.CacheBytes > 0 {
 		c.core.cache = regcache.Limits{Entries: cacheEntries, Bytes: cfg.CacheBytes}
 	}
+	c.core.offers = features
+	if cfg.Provider == nil {
+		c.core.offers &^= featureHandover
+	}
 	if cfg.Threshold == 0 {
 		c.tuner.base = a.RDMAThreshold
 	}
-	if x, err := ep.Extension(provider.GUIDSpinner); err == nil {
-		c.spinner, _ = x.(provider.Spinner)
-	}
+	c.spinner = spinnerOf(ep)
 	if x, err := ep.Extension(provider.GUIDRDMARead); err == nil {
 		c.core.reader, _ = x.(provider.RDMAReader)
 	}
 	return c
+}
+
+// spinnerOf returns the extension of the endpoint, nil if there is none.
+func spinnerOf(ep provider.Endpoint) provider.Spinner {
+	x, err := ep.Extension(provider.GUIDSpinner)
+	if err != nil {
+		return nil
+	}
+	s, _ := x.(provider.Spinner)
+	return s
 }
 
 // started ends the negotiation, during which mu is held.
@@ -340,9 +354,9 @@ func (c *Conn) sleepUntil(w *waiter, d *deadline) {
 
 func (c *Conn) sleepParked(w *waiter, d *deadline) {
 	spun := false
-	if c.spinner != nil {
+	if s := c.spinner; s != nil {
 		c.mu.Unlock()
-		spun = c.spinner.Spin()
+		spun = s.Spin()
 		c.mu.Lock()
 	}
 	d.alarm(w)
@@ -397,6 +411,14 @@ func (c *Conn) unlock() {
 	}
 }
 
+// unlockIdle ends a look at the Conn that has changed nothing.
+func (c *Conn) unlockIdle() {
+	c.mu.Unlock()
+	if c.missed.Load() && c.missed.Swap(false) {
+		c.kick()
+	}
+}
+
 // signal wakes those who sleep and have something to do, and nobody else, or a Read and a Write that go back to sleep
 // would wake each other for ever. It needs mu.
 func (c *Conn) signal() {
@@ -408,6 +430,9 @@ func (c *Conn) signal() {
 	}
 	if c.core.urg != nil {
 		c.signalUrgent()
+	}
+	if c.core.susp != nil {
+		c.signalSuspend()
 	}
 }
 
@@ -503,6 +528,7 @@ func (c *Conn) closeEndpoint() {
 	}
 	c.epClosed = true
 	c.ep.Close()
+	c.core.dropSuspend()
 	c.core.ended, c.core.done = true, true
 	c.core.poll()
 	c.core.dropInbound()
@@ -661,10 +687,24 @@ func (c *Conn) SetLinger(sec int) error {
 }
 
 // LocalAddr is the address of this end.
-func (c *Conn) LocalAddr() netip.AddrPort { return c.ep.LocalAddr() }
+func (c *Conn) LocalAddr() netip.AddrPort {
+	c.mu.Lock()
+	defer c.unlockIdle()
+	if c.moved != nil {
+		return c.moved.local
+	}
+	return c.ep.LocalAddr()
+}
 
 // RemoteAddr is the address of the peer.
-func (c *Conn) RemoteAddr() netip.AddrPort { return c.ep.RemoteAddr() }
+func (c *Conn) RemoteAddr() netip.AddrPort {
+	c.mu.Lock()
+	defer c.unlockIdle()
+	if c.moved != nil {
+		return c.moved.remote
+	}
+	return c.ep.RemoteAddr()
+}
 
 // Stats returns what the session has done so far.
 func (c *Conn) Stats() Stats {

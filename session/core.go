@@ -65,7 +65,16 @@ type core struct {
 	peerReader bool // the peer can RDMA-read
 
 	features uint32  // those that both ends have
+	offers   uint32  // those of this end
 	urg      *urgent // nil until there is something urgent
+
+	// Handing over.
+	susp     *suspension // nil: none
+	suspends uint64      // number of the last one of this end
+	goOnSoon uint64      // number of one that was called off, to be told
+	dialer   bool        // this end gives way where both begin one
+	paused   bool        // no data leaves
+	muted    bool        // nothing leaves, and the peer is about to go; abortSent is set, too
 
 	// Ending.
 	closing    bool // Close: clean, everything sent is still delivered
@@ -151,6 +160,9 @@ func (c *core) complete(p *provider.Completion) {
 
 // disconnected notes the end of the provider's connection. What had been received stays readable.
 func (c *core) disconnected() {
+	if c.muted {
+		return // it goes on elsewhere, or does not come in time
+	}
 	if c.ended {
 		return
 	}
@@ -174,6 +186,7 @@ func (c *core) fail(err error, code uint64) {
 func (c *core) abort(code uint64) {
 	if !c.aborting {
 		c.aborting, c.abortCode = true, code
+		c.done = c.done || c.muted // there is nobody to tell
 		c.pump()
 	}
 }

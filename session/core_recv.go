@@ -109,6 +109,12 @@ func (c *core) receive(gen, slot, n int) {
 		err = c.urgentArrived(h.arg, payload)
 	case kindTaken:
 		err = c.urgentTaken(h.arg)
+	case kindSuspend:
+		err = c.suspendAsked(h.arg)
+	case kindSuspended:
+		err = c.suspendAnswered(h.arg, payload)
+	case kindGoOn:
+		c.goOn(h.arg)
 	default:
 		err = protocolError("unexpected %v", h.kind)
 	}
@@ -295,7 +301,7 @@ const growBytes = 8 << 20
 // to be used up before.
 func (c *core) shrink() {
 	switch {
-	case c.level == 0 || c.queue.len() > 0:
+	case c.level == 0 || c.queue.len() > 0 || c.paused:
 		c.shrinking = false
 	case c.recv[c.cur^1].live():
 		c.drainAsked = c.drainAsked || !c.shrinking

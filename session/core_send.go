@@ -26,7 +26,7 @@ func (c *core) canControl() bool { return c.win.control() && c.slotFree() && !c.
 // canData reports that stream bytes may be sent now. One slot of the send region is left to control messages. A region
 // that is to be replaced takes no more data, so that it becomes idle.
 func (c *core) canData() bool {
-	return c.win.data() && !c.ended && !c.abortSent &&
+	return c.win.data() && !c.ended && !c.abortSent && !c.paused &&
 		(c.attr.MaxInline >= min(c.win.size(), c.send.size) || len(c.send.free) > 1 && c.send.want == 0)
 }
 
@@ -141,7 +141,7 @@ func (c *core) write(p []byte) (int, error) {
 // that is possible now. The memory is in use until the core's buffer is bufferDone.
 func (c *core) sendBuffer(r provider.Region, n int) bool {
 	if n == 0 || len(c.held) > 0 || headerSize+n > c.win.size() || headerSize+n <= c.attr.MaxInline ||
-		c.threshold > 0 && n >= c.threshold || !c.win.data() || c.abortSent || c.writeOver() ||
+		c.threshold > 0 && n >= c.threshold || !c.win.data() || c.abortSent || c.paused || c.writeOver() ||
 		c.inFlight >= c.attr.MaxSends-1 {
 		return false
 	}
@@ -289,7 +289,7 @@ func (c *core) pump() {
 	if c.finWanted && len(c.held) > 0 {
 		c.flushHeld()
 	}
-	if c.finWanted && !c.finSent && len(c.held) == 0 && !c.out.active && c.canControl() {
+	if c.finWanted && !c.finSent && len(c.held) == 0 && !c.out.active && !c.paused && c.canControl() {
 		c.finSent = true
 		if c.closing {
 			c.closeSent = true
@@ -298,9 +298,16 @@ func (c *core) pump() {
 			c.post(kindFin, 0, 0, 0, nil, true)
 		}
 	}
-	if c.closing && !c.closeSent && c.finSent && c.canControl() {
+	if c.closing && !c.closeSent && c.finSent && !c.paused && c.canControl() {
 		c.closeSent = true
 		c.post(kindClose, 0, 0, 0, nil, true)
+	}
+	if c.goOnSoon != 0 && c.canControl() {
+		c.post(kindGoOn, 0, c.goOnSoon, 0, nil, true)
+		c.goOnSoon = 0
+	}
+	if c.susp != nil {
+		c.pumpSuspend()
 	}
 	c.creditIfDue()
 }
@@ -419,5 +426,5 @@ func (c *core) finish() {
 func (c *core) pending() bool {
 	return len(c.held) > 0 || c.in.busy && c.in.read || c.finWanted && !c.finSent || c.growWanted || c.drainAsked || c.draining ||
 		c.ackWanted || c.pongWanted || c.win.telling || c.in.doneWanted || c.in.targetWanted || c.in.untarget || c.send.want != 0 ||
-		c.urg != nil && c.urg.pending()
+		c.urg != nil && c.urg.pending() || c.susp != nil && c.susp.pending() || c.goOnSoon != 0
 }

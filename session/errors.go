@@ -36,6 +36,7 @@ const (
 	RefusedMemory  = 1 // it has no memory for another session
 	RefusedVersion = 2 // it does not speak the versions offered
 	RefusedBusy    = 3 // it takes no more sessions now
+	RefusedToken   = 4 // what waits there is not the session asked for
 )
 
 // RefusedError is Negotiate's error where the peer's session layer declined. TCP may still serve the peer.
@@ -49,6 +50,8 @@ func (e *RefusedError) Error() string {
 		return "session: peer declined: version"
 	case RefusedBusy:
 		return "session: peer declined: busy"
+	case RefusedToken:
+		return "session: peer declined: no such session"
 	}
 	return fmt.Sprintf("session: peer declined: code %d", e.Code)
 }

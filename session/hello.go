@@ -14,6 +14,7 @@ const (
 	helloOffer  = 1 // from the dialer
 	helloAnswer = 2 // from the listening side
 	helloRefuse = 3 // from the listening side, with a code
+	helloResume = 4 // from a dialer who goes on with a session that is suspended
 )
 
 // Tags of hello fields.
@@ -22,6 +23,7 @@ const (
 	tagModes    = 2 // u8: mode bits
 	tagRefusal  = 3 // u8: refusal code
 	tagFeatures = 4 // u32: feature bits; none if missing
+	tagToken    = 5 // 32 bytes: that of the suspended session
 )
 
 // Mode bits.
@@ -32,9 +34,10 @@ const (
 
 // Feature bits. What both hellos have may be used.
 const (
-	featureUrgent = 1 << iota // urgent messages
+	featureUrgent   = 1 << iota // urgent messages
+	featureHandover             // the sender of the hello can wait for a peer that is handed over, and be handed over
 
-	features = featureUrgent // those of this version
+	features = featureUrgent | featureHandover // those of this version
 )
 
 const helloFixed = 8
@@ -49,6 +52,7 @@ type hello struct {
 	modes      uint8
 	refusal    uint8
 	features   uint32
+	token      token
 }
 
 func (h hello) append(b []byte) []byte {
@@ -61,6 +65,10 @@ func (h hello) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, h.receives)
 	b = binary.LittleEndian.AppendUint32(b, h.size)
 	b = append(b, tagModes, 1, h.modes)
+	if h.kind == helloResume {
+		b = append(b, tagToken, tokenSize)
+		b = append(b, h.token[:]...)
+	}
 	if h.features != 0 {
 		b = append(b, tagFeatures, 4)
 		b = binary.LittleEndian.AppendUint32(b, h.features)
@@ -74,17 +82,17 @@ func parseHello(b []byte) (h hello, err error) {
 		return h, protocolError("no hello")
 	}
 	h.kind, h.minVersion, h.maxVersion = b[4], b[5], b[6]
-	if h.kind < helloOffer || h.kind > helloRefuse || h.minVersion > h.maxVersion {
+	if h.kind < helloOffer || h.kind > helloResume || h.minVersion > h.maxVersion {
 		return h, protocolError("malformed hello")
 	}
-	var seen [5]bool
+	var seen [6]bool
 	for b = b[helloFixed:]; len(b) > 0; {
 		if len(b) < 2 || len(b) < 2+int(b[1]) {
 			return h, protocolError("hello cut short")
 		}
 		tag, v := b[0], b[2:2+int(b[1])]
 		b = b[2+len(v):]
-		need := map[uint8]int{tagReceives: 6, tagModes: 1, tagRefusal: 1, tagFeatures: 4}[tag]
+		need := map[uint8]int{tagReceives: 6, tagModes: 1, tagRefusal: 1, tagFeatures: 4, tagToken: tokenSize}[tag]
 		if need == 0 {
 			continue
 		}
@@ -99,6 +107,8 @@ func parseHello(b []byte) (h hello, err error) {
 			h.modes = v[0]
 		case tagRefusal:
 			h.refusal = v[0]
+		case tagToken:
+			copy(h.token[:], v)
 		case tagFeatures:
 			h.features = binary.LittleEndian.Uint32(v)
 		}
@@ -108,6 +118,9 @@ func parseHello(b []byte) (h hello, err error) {
 			return h, protocolError("refusal without a code")
 		}
 		return h, nil
+	}
+	if h.kind == helloResume && !seen[tagToken] {
+		return h, protocolError("resume without a token")
 	}
 	// A version that we share promises the fields of version 1; one that we do not share, nothing.
 	if h.minVersion <= version && version <= h.maxVersion {

@@ -32,6 +32,10 @@ type Config struct {
 	// CacheBytes bounds the memory of the application that stays registered locally, out of the peer's reach, between
 	// transfers, where the provider wants memory to be registered. 0: DefaultCacheBytes. Negative: none.
 	CacheBytes int
+
+	// Provider is that of the endpoint. With it the peer can be handed over to another process, and the session waits for
+	// that at an address of the provider's. nil: neither end can be handed over.
+	Provider provider.Provider
 }
 
 const (
@@ -76,10 +80,15 @@ func Negotiate(ctx context.Context, ep provider.Endpoint, side Side, cfg Config)
 
 // negotiation is the exchange of hellos, which can be driven without goroutines: begin, then step for every completion.
 type negotiation struct {
-	core    *core
-	side    Side
-	done    bool
+	core *core
+	side Side
+	done bool
+
 	refused bool // the refusal has been sent
+
+	// Of a session that goes on.
+	token  *token           // dialing side: what opens it
+	opener func(token) bool // listening side: whether a token does
 }
 
 // begin posts the receives and, on the dialing side, sends the offer.
@@ -88,6 +97,7 @@ func (n *negotiation) begin() error {
 	if c.attr.MaxInline < minBuffer && c.attr.MaxSends < minSends || c.attr.MaxRecvs < minReceives {
 		return ErrProvider
 	}
+	c.dialer = n.side == Dialer
 	err := c.recv[0].open(c.ep, 0, c.levels[0])
 	if err == nil && c.attr.MaxInline < minBuffer {
 		err = c.send.open(c.ep, min(idleReceives, c.attr.MaxSends), minBuffer)
@@ -103,7 +113,11 @@ func (n *negotiation) begin() error {
 		return err
 	}
 	if n.side == Dialer {
-		return n.sendHello(hello{kind: helloOffer, minVersion: version, maxVersion: version})
+		h := hello{kind: helloOffer, minVersion: version, maxVersion: version}
+		if n.token != nil {
+			h.kind, h.token = helloResume, *n.token
+		}
+		return n.sendHello(h)
 	}
 	return nil
 }
@@ -130,7 +144,7 @@ func (n *negotiation) sendHello(h hello) error {
 	if c.attr.RDMAReadable {
 		h.modes |= modeReadable
 	}
-	h.features = features
+	h.features = c.offers
 	b := h.append(make([]byte, 0, minBuffer))
 	if len(b) <= c.attr.MaxInline {
 		return c.ep.PostSend(provider.Send{Context: inlineContext, Inline: [2][]byte{b, nil}, Solicited: true})
@@ -166,6 +180,14 @@ func (n *negotiation) leave(c *Conn) {
 	}
 }
 
+// expected reports whether the dialer wants what there is: a new session, or the one that waits.
+func (n *negotiation) expected(h hello) bool {
+	if n.opener == nil {
+		return h.kind == helloOffer
+	}
+	return h.kind == helloResume && n.opener(h.token)
+}
+
 // refuse tells the dialer, as well as it can be done, why there will be no session.
 func (n *negotiation) refuse(code uint8) {
 	n.sendHello(hello{kind: helloRefuse, minVersion: version, maxVersion: version, refusal: code})
@@ -198,8 +220,11 @@ func (n *negotiation) step(p *provider.Completion) error {
 		return err
 	case h.kind == helloRefuse && n.side == Dialer:
 		return &RefusedError{Code: h.refusal}
-	case (h.kind == helloOffer) != (n.side == Listener):
+	case (h.kind == helloOffer || h.kind == helloResume) != (n.side == Listener):
 		return protocolError("hello of the wrong side")
+	case n.side == Listener && !n.expected(h):
+		n.refuse(RefusedToken)
+		return &RefusedError{Code: RefusedToken}
 	case h.minVersion > version || h.maxVersion < version:
 		if n.side == Listener {
 			n.refuse(RefusedVersion)
@@ -214,7 +239,7 @@ func (n *negotiation) step(p *provider.Completion) error {
 		return err
 	}
 	c.peerReader = h.modes&modeReader != 0
-	c.features = h.features & features
+	c.features = h.features & c.offers
 	if h.modes&modeReadable == 0 {
 		c.reader = nil // there will be nothing to read
 	}

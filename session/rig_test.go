@@ -20,6 +20,7 @@ type rig struct {
 	cfg  session.Config
 	eps  [2]provider.Endpoint // of the last connection
 	fail bool                 // connecting may fail
+	bare bool                 // sessions do not know their provider
 }
 
 func newRig(t testing.TB, a, b emu.Config, cfg session.Config) *rig {
@@ -39,6 +40,15 @@ func newRig(t testing.TB, a, b emu.Config, cfg session.Config) *rig {
 	return r
 }
 
+// config is the configuration of end i.
+func (r *rig) config(i int) session.Config {
+	cfg := r.cfg
+	if !r.bare {
+		cfg.Provider = r.p[i]
+	}
+	return cfg
+}
+
 // connect makes a session and returns its ends, the dialer's first; nil for an end that failed.
 func (r *rig) connect() (ends [2]*session.Conn) {
 	r.t.Helper()
@@ -54,14 +64,14 @@ func (r *rig) connect() (ends [2]*session.Conn) {
 			return
 		}
 		r.eps[1] = ep
-		if c, err := session.Negotiate(context.Background(), ep, session.Listener, r.cfg); err == nil {
+		if c, err := session.Negotiate(context.Background(), ep, session.Listener, r.config(1)); err == nil {
 			got <- c
 		}
 	}()
 	ep, err := r.p[0].Dial(context.Background(), netip.AddrPort{}, r.l.Addr())
 	if err == nil {
 		r.eps[0] = ep
-		ends[0], err = session.Negotiate(context.Background(), ep, session.Dialer, r.cfg)
+		ends[0], err = session.Negotiate(context.Background(), ep, session.Dialer, r.config(0))
 	}
 	ends[1] = <-got
 	if !r.fail {

@@ -139,7 +139,7 @@ func (c *Conn) probe() {
 	c.core.poll()
 	next := k.interval
 	switch {
-	case c.core.stats.MessagesReceived != k.seen:
+	case c.core.stats.MessagesReceived != k.seen, c.core.paused:
 		k.seen, k.probes, next = c.core.stats.MessagesReceived, 0, k.idle
 	case k.probes >= k.count:
 		c.core.fail(syscall.ETIMEDOUT, abortTimeout)

@@ -40,25 +40,12 @@ type urgent struct {
 	mark        uint64           // the last one received
 	sent, acked uint64           // own ones, and those of them the peer's application is done with
 
-	readers, writers urgentWait
+	readers, writers gate
 }
 
 type urgentItem struct {
 	data []byte
 	mark uint64
-}
-
-// urgentWait is the callers of ReadUrgent or of WriteUrgent that wait.
-type urgentWait struct {
-	n  int
-	ch chan struct{} // closed, and forgotten, when they may go on
-}
-
-func (w *urgentWait) wake() {
-	if w.ch != nil {
-		close(w.ch)
-		w.ch = nil
-	}
 }
 
 // pending reports that something waits to leave.
@@ -84,9 +71,12 @@ func (c *core) readPosition() uint64 {
 
 // canUrgent reports that an urgent message of n bytes may leave now.
 func (c *core) canUrgent(n int) bool {
-	return c.canControl() && (headerSize+n <= c.attr.MaxInline || len(c.send.free) > 0) &&
+	return !c.paused && c.canControl() && c.roomFor(n) &&
 		(c.urg == nil || c.urg.sent-c.urg.acked < urgentWindow)
 }
+
+// roomFor reports that a control message with a payload of n bytes has memory to leave from.
+func (c *core) roomFor(n int) bool { return headerSize+n <= c.attr.MaxInline || len(c.send.free) > 0 }
 
 // sendUrgent sends p, which canUrgent has allowed.
 func (c *core) sendUrgent(p []byte) {
@@ -216,7 +206,7 @@ func (c *Conn) WriteUrgent(ctx context.Context, p []byte) error {
 			c.core.sendUrgent(p)
 			return nil
 		}
-		c.awaitUrgent(ctx, &c.core.urgent().writers)
+		c.await(ctx, &c.core.urgent().writers)
 	}
 }
 
@@ -240,25 +230,8 @@ func (c *Conn) ReadUrgent(ctx context.Context) (Urgent, error) {
 		if ctx.Err() != nil {
 			return Urgent{}, context.Cause(ctx)
 		}
-		c.awaitUrgent(ctx, &c.core.urgent().readers)
+		c.await(ctx, &c.core.urgent().readers)
 	}
-}
-
-// awaitUrgent waits until w may go on, or ctx ends. It needs mu, which it gives up meanwhile: who waits here does
-// not poll, so a wake-up of the provider's has a goroutine see to it.
-func (c *Conn) awaitUrgent(ctx context.Context, w *urgentWait) {
-	if w.ch == nil {
-		w.ch = make(chan struct{})
-	}
-	ch := w.ch
-	w.n++ // from here on signal closes ch
-	c.unlock()
-	select {
-	case <-ch:
-	case <-ctx.Done():
-	}
-	c.mu.Lock()
-	w.n--
 }
 
 // signalUrgent wakes those who wait for something urgent and can go on. It needs mu.

@@ -39,6 +39,11 @@ const (
 	kindPong
 	kindUrgent // an urgent message; arg: its mark, a position in the stream; payload: its bytes
 	kindTaken  // the receiver is done with urgent messages; arg: how many, since the beginning
+
+	// Hand-over; arg of each: its number.
+	kindSuspend   // the sender wants to go on elsewhere; it sends no more data
+	kindSuspended // the receiver has stopped, and sends nothing more; payload: ticket, or empty if it cannot
+	kindGoOn      // the sender stays after all
 	kinds
 )
 
@@ -47,7 +52,7 @@ func (k kind) String() string {
 		kindResize: "resize", kindFin: "fin", kindClose: "close", kindClosed: "closed", kindAbort: "abort",
 		kindOffer: "offer", kindDone: "done", kindTarget: "target", kindWrote: "wrote", kindRevoke: "revoke",
 		kindUntarget: "untarget", kindPing: "ping", kindPong: "pong", kindUrgent: "urgent",
-		kindTaken: "taken"}
+		kindTaken: "taken", kindSuspend: "suspend", kindSuspended: "suspended", kindGoOn: "go on"}
 	if k < kinds && names[k] != "" {
 		return names[k]
 	}

@@ -1,0 +1,97 @@
+package session
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// Bounds of a hand-over.
+const (
+	suspendTimeout = 10 * time.Second // until the peer has stopped
+	resumeTimeout  = 30 * time.Second // from there until the new end is there
+)
+
+// Handover ends this end of the session for another one, in this process or another: it returns what Resume goes on
+// with. The peer notices a pause. Both directions come to rest first, as far as they have to: a large Write or Read under way is
+// cut short where it is. When Handover returns, c is closed, without a word to the peer. Reads and Writes that wait return
+// net.ErrClosed, with the number of bytes that were passed on or will be. Buffers that the
+// application keeps stay valid.
+//
+// When it fails the connection is as it was: the error is ErrNoHandover, ErrHandoverBusy, ctx's cause,
+// context.DeadlineExceeded after 10 s, or what Write would return. The peer waits 30 s for the new end, and then takes the
+// connection for reset.
+//
+// The state is a secret: with it anybody who can reach the peer takes the connection over. It can be used once.
+func (c *Conn) Handover(ctx context.Context) (state []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, suspendTimeout)
+	defer cancel()
+	c.mu.Lock()
+	defer c.unlock()
+	if c.closed.Load() {
+		return nil, net.ErrClosed
+	}
+	c.core.poll()
+	if err := c.core.suspend(); err != nil {
+		return nil, err
+	}
+	s := c.core.susp
+	for s.ticket == nil && s.err == nil {
+		switch {
+		case c.closed.Load():
+			s.err = net.ErrClosed
+		case c.core.suspendBroken() != nil:
+			s.err = c.core.suspendBroken()
+		case ctx.Err() != nil:
+			s.err = context.Cause(ctx)
+		default:
+			c.await(ctx, &s.wait)
+			c.core.poll()
+		}
+	}
+	if s.err != nil || c.closed.Load() || c.core.err != nil {
+		if s.err == nil {
+			s.err = net.ErrClosed
+		}
+		err, s.err = s.err, nil
+		c.core.stay()
+		return nil, err
+	}
+	state = c.state(*s.ticket)
+	c.leave()
+	return state, nil
+}
+
+// suspendBroken is why there will be no answer.
+func (c *core) suspendBroken() error {
+	switch {
+	case c.err != nil:
+		return c.err
+	case c.peerGone, c.ended, c.closing:
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// leave closes the Conn without a word. It needs mu.
+func (c *Conn) leave() {
+	c.closed.Store(true)
+	c.rdl.stop()
+	c.wdl.stop()
+	c.timers.close()
+	c.closeEndpoint()
+}
+
+// signalSuspend has what the hand-over needs happen. It needs mu.
+func (c *Conn) signalSuspend() {
+	s := c.core.susp
+	switch {
+	case s.leaving:
+		if s.wait.n > 0 && (s.ticket != nil || s.err != nil || c.closed.Load() || c.core.suspendBroken() != nil) {
+			s.wait.wake()
+		}
+	case !s.over && !s.asked && !c.epClosed:
+		s.asked = true
+		go c.openStay(s)
+	}
+}

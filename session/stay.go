@@ -1,0 +1,175 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"net/netip"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"sansock/provider"
+)
+
+// The new end of a session comes to a listener that is there for it alone.
+const (
+	maxCallers  = 4  // that may be talking to it at a time
+	maxMistaken = 32 // that may come with another token until it is given up
+	callTimeout = 5 * time.Second
+)
+
+// openStay listens for the new end, and has the peer told.
+func (c *Conn) openStay(s *suspension) {
+	local := netip.AddrPortFrom(c.LocalAddr().Addr(), 0)
+	l, err := c.provider.Listen(local, maxCallers)
+	c.mu.Lock()
+	defer c.unlock()
+	if err != nil || s.over || c.epClosed {
+		if err == nil {
+			l.Close()
+		}
+		s.refused = true
+		c.core.pump()
+		return
+	}
+	t := ticket{addr: l.Addr()}
+	rand.Read(t.token[:])
+	ctx, cancel := context.WithCancel(context.Background())
+	s.ticket = &t
+	s.stop = func() {
+		cancel()
+		go l.Close() // not with mu held: it may wait for requests on their way
+	}
+	s.timer = time.AfterFunc(resumeTimeout, func() { c.expire(s) })
+	go c.receiveEnd(ctx, l, s)
+	c.core.pump()
+}
+
+// expire ends a connection whose new end did not come.
+func (c *Conn) expire(s *suspension) {
+	c.mu.Lock()
+	defer c.unlock()
+	if !s.over && !c.epClosed {
+		c.core.fail(syscall.ECONNRESET, abortTimeout)
+		c.closeEndpoint()
+	}
+}
+
+// receiveEnd answers those who come to l, until it is closed.
+func (c *Conn) receiveEnd(ctx context.Context, l provider.Listener, s *suspension) {
+	slots := make(chan struct{}, maxCallers)
+	for mistaken := 0; ; {
+		req, err := l.Accept()
+		if err != nil {
+			return // closed, or as good as that: the timer runs
+		}
+		select {
+		case slots <- struct{}{}:
+		default:
+			req.Reject([]byte{1})
+			continue
+		}
+		if mistaken++; mistaken > maxMistaken {
+			req.Reject(nil)
+			c.expire(s)
+			return
+		}
+		go func() {
+			defer func() { <-slots }()
+			c.receiveCaller(ctx, req, s)
+		}()
+	}
+}
+
+// receiveCaller makes the caller the new end, if it has the token. Who has shown that uses it up, and with it the
+// connection, should it fail afterwards.
+func (c *Conn) receiveCaller(ctx context.Context, req provider.Request, s *suspension) {
+	actx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	ep, err := req.Accept(actx)
+	if err != nil {
+		return
+	}
+	cfg := Config{Provider: c.provider, Timeout: callTimeout}
+	opened := false
+	opener := func(t token) bool {
+		// In the same time wherever a wrong one differs.
+		if subtle.ConstantTimeCompare(t[:], s.ticket.token[:]) == 1 {
+			opened = s.opened.CompareAndSwap(false, true)
+		}
+		return opened
+	}
+	fresh, wakes, err := negotiateResumed(actx, ep, cfg, negotiation{side: Listener, opener: opener})
+	if err != nil {
+		if opened {
+			c.expire(s)
+		}
+		return
+	}
+	c.adopt(fresh, wakes, s)
+}
+
+// redirect is a wake function whose target changes once, from the Conn that negotiates to the one that goes on.
+type redirect struct{ to atomic.Pointer[Conn] }
+
+func (r *redirect) wake() { r.to.Load().wake() }
+
+// negotiateResumed negotiates a session that goes on, and returns a Conn that has nothing but the new endpoint, locked.
+func negotiateResumed(ctx context.Context, ep provider.Endpoint, cfg Config, n negotiation) (*Conn, *redirect, error) {
+	c := newConn(ep, cfg)
+	c.mu.Lock()
+	r := new(redirect)
+	r.to.Store(c)
+	ep.OnWake(r.wake)
+	n.core = &c.core
+	err := n.begin()
+	if err == nil {
+		err = n.run(ctx, c, cfg.Timeout)
+	} else if refusal := n.refusal(); refusal != nil {
+		err = refusal
+	}
+	if err != nil {
+		n.leave(c)
+		c.discard()
+		return nil, nil, err
+	}
+	return c, r, nil
+}
+
+// adopt goes on with the endpoint of fresh, whose lock is held.
+func (c *Conn) adopt(fresh *Conn, wakes *redirect, s *suspension) {
+	c.mu.Lock()
+	if s.over || !c.core.muted || c.epClosed {
+		c.unlock()
+		fresh.core.abort(abortReset)
+		fresh.discard()
+		return
+	}
+	old := c.ep
+	local, remote := old.LocalAddr(), old.RemoteAddr()
+	c.core.poll()
+	old.Close() // the peer has closed it, or should have
+	c.core.poll()
+	if c.moved == nil {
+		c.moved = &moved{local: local, remote: remote}
+	}
+	kept, lent := c.core.unbind()
+	if lent > 0 {
+		c.moved.old = append(c.moved.old, oldRegions{ep: old, recv: kept, lent: lent})
+	}
+	s.over = true
+	s.close()
+	c.core.rebound(&fresh.core)
+	c.ep, c.spinner = fresh.ep, fresh.spinner
+	// Who woke fresh until here finds its completion polled below; who wakes later finds c.
+	wakes.to.Store(c)
+	fresh.closed.Store(true)
+	fresh.epClosed = true // not its own any more
+	fresh.mu.Unlock()
+	c.core.poll()
+	c.core.pump()
+	c.rd.wake()
+	c.wr.wake()
+	c.unlock()
+}
