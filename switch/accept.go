@@ -89,7 +89,7 @@ func (l *Listener) serveSAN(san sanListener) {
 		req, err := san.Accept()
 		if err == nil {
 			failures = 0
-			l.take(req, san.name)
+			l.take(req, san)
 			continue
 		}
 		if failures++; errors.Is(err, net.ErrClosed) || failures == maxFailures {
@@ -104,7 +104,7 @@ func (l *Listener) serveSAN(san sanListener) {
 }
 
 // take starts to set up a session for the request, or rejects it.
-func (l *Listener) take(req provider.Request, name string) {
+func (l *Listener) take(req provider.Request, san sanListener) {
 	if !hasFamily(l.tcp(), req.LocalAddr().Addr()) {
 		req.Reject(rejectFamily.bytes())
 		return
@@ -116,8 +116,8 @@ func (l *Listener) take(req provider.Request, name string) {
 	}
 	// Errors concern nobody here: the peer knows, and may be back over TCP.
 	go func() {
-		s, err := l.negotiate(req)
-		l.queue.settle(slot, Result{Session: s, Route: Route{Path: PathSAN, Provider: name, Reason: ReasonSAN}}, err)
+		s, err := l.negotiate(req, san.provider)
+		l.queue.settle(slot, Result{Session: s, Route: Route{Path: PathSAN, Provider: san.name, Reason: ReasonSAN}}, err)
 	}()
 }
 
@@ -127,12 +127,12 @@ func (l *Listener) tcp() string {
 	return tcp
 }
 
-func (l *Listener) negotiate(req provider.Request) (*session.Conn, error) {
+func (l *Listener) negotiate(req provider.Request, p provider.Provider) (*session.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, acceptTimeout)
 	ep, err := req.Accept(ctx)
 	cancel()
 	if err != nil {
 		return nil, err
 	}
-	return session.Negotiate(l.ctx, ep, session.Listener, l.sw.session)
+	return session.Negotiate(l.ctx, ep, session.Listener, over(l.sw.session, p))
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"sansock/provider"
 	"sansock/session"
 )
 
@@ -70,11 +71,17 @@ func (a *attempt) connect(ctx context.Context, w way) (*session.Conn, *failure) 
 	if a.reached != nil {
 		a.reached()
 	}
-	s, err := session.Negotiate(ctx, ep, session.Dialer, a.session)
+	s, err := session.Negotiate(ctx, ep, session.Dialer, over(a.session, w.provider))
 	if err != nil {
 		return nil, &failure{err: err}
 	}
 	return s, nil
+}
+
+// over is the configuration of sessions over p, which can be handed over.
+func over(cfg session.Config, p provider.Provider) session.Config {
+	cfg.Provider = p
+	return cfg
 }
 
 // localOn is the local address to bind to. A provider chooses the address of this host and the port, but not one of

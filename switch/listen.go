@@ -132,7 +132,8 @@ func anyPort(address string) bool {
 // sanListener is a listener of a provider.
 type sanListener struct {
 	provider.Listener
-	name string // the provider's
+	name     string // the provider's
+	provider provider.Provider
 }
 
 func closeAll(sans []sanListener) {
@@ -189,7 +190,7 @@ func (s *Switch) listenSANs(tcp string, local netip.AddrPort) (sans []sanListene
 			continue
 		}
 		port = l.Addr().Port()
-		sans = append(sans, sanListener{l, b.provider.Name()})
+		sans = append(sans, sanListener{l, b.provider.Name(), b.provider})
 	}
 	if len(errs) == 0 {
 		return sans, ReasonSAN, nil
