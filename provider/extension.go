@@ -37,3 +37,30 @@ type Spinner interface {
 	// there are some. It takes none and changes no arming. It may be called from any goroutine, also after Close.
 	Spin() (ready bool)
 }
+
+// GUIDSleeper is {9B1E6D40-2C5F-4A83-8E1D-47A0C6F25B9A}, an identifier of our own; the extension is a Sleeper.
+var GUIDSleeper = GUID{0x9B, 0x1E, 0x6D, 0x40, 0x2C, 0x5F, 0x4A, 0x83, 0x8E, 0x1D, 0x47, 0xA0, 0xC6, 0xF2, 0x5B, 0x9A}
+
+// Sleeper is an optional extension of providers that can wake a goroutine which sleeps in the provider by a shorter way
+// than through the wake function. It is used so:
+//
+//	if s.Seat() {
+//		ready := e.Arm(WakeAny)
+//		s.Sleep(ready) // in place of waiting for the wake function
+//	}
+//
+// All methods may be called from any goroutine, also after Close.
+type Sleeper interface {
+	// Seat takes the place of the one goroutine that may sleep in the provider, and reports whether it got it. A provider
+	// has few places, and may keep them for endpoints that gain from one.
+	Seat() bool
+
+	// Sleep returns when an armed completion has arrived, for which the wake function need not be called then, after Interrupt,
+	// when the endpoint is closed, or for no reason; at once if ready is true. It gives the seat back. The caller polls and
+	// arms anew, as it would after a wake-up.
+	Sleep(ready bool)
+
+	// Interrupt makes the Sleep under way return, or the next one, if there is none. It does not block: the wake
+	// function may call it.
+	Interrupt()
+}

@@ -70,21 +70,28 @@ func newConn(ep provider.Endpoint, cfg Config) *Conn {
 	if cfg.Threshold == 0 {
 		c.tuner.base = a.RDMAThreshold
 	}
-	c.spinner = spinnerOf(ep)
-	if x, err := ep.Extension(provider.GUIDRDMARead); err == nil {
-		c.core.reader, _ = x.(provider.RDMAReader)
-	}
+	c.spinner = extension[provider.Spinner](ep, provider.GUIDSpinner)
+	c.seats(ep)
+	c.core.reader = extension[provider.RDMAReader](ep, provider.GUIDRDMARead)
 	return c
 }
 
-// spinnerOf returns the extension of the endpoint, nil if there is none.
-func spinnerOf(ep provider.Endpoint) provider.Spinner {
-	x, err := ep.Extension(provider.GUIDSpinner)
-	if err != nil {
-		return nil
+// extension returns the extension of the endpoint, nil if there is none.
+func extension[T any](ep provider.Endpoint, id provider.GUID) (t T) {
+	if x, err := ep.Extension(id); err == nil {
+		t, _ = x.(T)
 	}
-	s, _ := x.(provider.Spinner)
-	return s
+	return t
+}
+
+// seats lets Reads and Writes sleep in the provider, where it has places for that.
+func (c *Conn) seats(ep provider.Endpoint) {
+	var p *provider.Sleeper
+	if s := extension[provider.Sleeper](ep, provider.GUIDSleeper); s != nil {
+		p = &s
+	}
+	c.rd.sleeper.Store(p)
+	c.wr.sleeper.Store(p)
 }
 
 // started ends the negotiation, during which mu is held.
@@ -241,7 +248,7 @@ func (c *Conn) write(p []byte) (int, error) {
 		} else if c.core.writeOver() {
 			return n, c.core.writeEnd()
 		}
-		c.core.block()
+		c.block()
 		if err := c.sleep(&c.wr, &c.wdl); err != nil {
 			return n, err
 		}
@@ -360,7 +367,14 @@ func (c *Conn) sleepParked(w *waiter, d *deadline) {
 		c.mu.Lock()
 	}
 	d.alarm(w)
-	if spun || c.arm() {
+	if spun {
+		w.unpark()
+	} else if seat := w.sit(); seat != nil {
+		ready := c.arm()
+		c.mu.Unlock()
+		w.rise(seat, ready)
+		c.mu.Lock()
+	} else if c.arm() {
 		w.unpark()
 	} else {
 		c.mu.Unlock()
@@ -377,7 +391,7 @@ func (c *Conn) sleepParked(w *waiter, d *deadline) {
 // mu: the last to arm decides, so it has to see who sleeps.
 func (c *Conn) arm() bool {
 	mode := provider.WakeSolicited
-	if c.rd.parked.Load() || c.wr.parked.Load() || c.core.closing || c.core.done || c.core.shut() || c.core.pending() {
+	if c.rd.parked() || c.wr.parked() || c.core.closing || c.core.done || c.core.shut() || c.core.pending() {
 		mode = provider.WakeAny
 	}
 	return c.ep.Arm(mode)
@@ -422,10 +436,10 @@ func (c *Conn) unlockIdle() {
 // signal wakes those who sleep and have something to do, and nobody else, or a Read and a Write that go back to sleep
 // would wake each other for ever. It needs mu.
 func (c *Conn) signal() {
-	if c.rd.parked.Load() && (c.core.readable() || c.epClosed) {
+	if c.rd.parked() && (c.core.readable() || c.epClosed) {
 		c.rd.wake()
 	}
-	if c.wr.parked.Load() && (c.core.writable() || c.epClosed) {
+	if c.wr.parked() && (c.core.writable() || c.epClosed) {
 		c.wr.wake()
 	}
 	if c.core.urg != nil {
@@ -456,7 +470,11 @@ func (c *Conn) settle() (polled bool) {
 	// Only now, as what has just been polled may be what asks for it.
 	c.watchShrink()
 	if !c.reading.taken && c.core.behind() {
-		c.later()
+		if c.core.peerStuck {
+			c.kick() // the peer has waited for a moment before it said so
+		} else {
+			c.later()
+		}
 	}
 	return polled
 }

@@ -286,16 +286,16 @@ func (c *core) keep(data []byte, follows bool) {
 // spillChunk is the least that a buffer of our own takes, and so bounds what many small pieces of the stream cost.
 const spillChunk = 16 << 10
 
-// grow replaces the receive region by the next larger one, if that is worth it and the last change is over.
+// grow replaces the receive region by the next larger one, if the flow is sustained and the last change is over.
 func (c *core) grow() {
-	if c.level+1 >= len(c.levels) || c.noGrow || c.level > 0 && c.sinceGrow < growBytes {
+	if c.level+1 >= len(c.levels) || c.noGrow || c.level > 0 && c.sinceGrow < sustained*c.recv[c.cur].bytes() {
 		return
 	}
 	c.changeLevel(c.level + 1)
 }
 
-// growBytes is the traffic that shows a flow to be sustained.
-const growBytes = 8 << 20
+// sustained is how many times its receive region a flow has to fill before it gets a larger one.
+const sustained = 4
 
 // shrink returns to the smallest receive region, unless there is unread data. Buffers left of an earlier change have
 // to be used up before.

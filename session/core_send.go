@@ -8,9 +8,12 @@ import (
 	"sansock/provider"
 )
 
-// smallWrite is the size below which writes are gathered while credits are short. Larger ones take a
-// buffer each: copying them once more would cost more than the message.
-const smallWrite = 2 << 10
+// smallWrite is the size up to which writes are gathered while credits are short, and gatherMax what one message may gather.
+// Larger writes take a buffer each: copying them once more would cost more than the message.
+const (
+	smallWrite = 8 << 10
+	gatherMax  = 64 << 10
+)
 
 // slotFree reports that a control message has memory to leave from.
 func (c *core) slotFree() bool {
@@ -106,7 +109,7 @@ func (c *core) write(p []byte) (int, error) {
 		}
 		return 0, c.writeEnd()
 	}
-	c.small = len(p) < smallWrite
+	c.small = len(p) <= smallWrite
 	n := 0
 	for n < len(p) {
 		rest := p[n:]
@@ -127,7 +130,7 @@ func (c *core) write(p []byte) (int, error) {
 		}
 		m := min(len(rest), c.payload())
 		var flags uint8
-		if m < len(rest) {
+		if m < len(rest) || c.win.short() {
 			flags = flagMore
 		}
 		c.post(kindData, flags, 0, 0, rest[:m], false)
@@ -201,7 +204,7 @@ func (c *core) writable() bool {
 
 // hold gathers bytes of a small write and returns how many fit.
 func (c *core) hold(p []byte) int {
-	limit := min(c.payload(), spillChunk)
+	limit := min(c.payload(), gatherMax)
 	if c.held == nil {
 		c.held = pool.Get(limit)[:0]
 	}
@@ -221,7 +224,7 @@ func (c *core) flushHeld() {
 	}
 	if sent == len(c.held) {
 		c.held = c.held[:0]
-		if cap(c.held) < min(c.payload(), spillChunk) {
+		if cap(c.held) < min(c.payload(), gatherMax) {
 			c.dropHeld() // the peer's buffers have grown since
 		}
 	} else {
@@ -312,9 +315,14 @@ func (c *core) pump() {
 	c.creditIfDue()
 }
 
-// block is called when a Write is about to wait for credits.
+// blocked reports that a Write waits for credits, and the peer has not been told.
+func (c *core) blocked() bool {
+	return !c.win.data() && !c.win.stuck && !c.win.telling && !c.ended && !c.abortSent
+}
+
+// block tells the peer that a Write waits for credits.
 func (c *core) block() {
-	c.win.telling = !c.win.data() && !c.win.stuck
+	c.win.telling = c.win.telling || c.blocked()
 	c.tellBlocked()
 }
 

@@ -12,6 +12,7 @@ const (
 
 	idleReceives = 8
 	busyReceives = 16
+	largeBuffer  = 64<<10 + headerSize
 	busyBuffer   = 8<<10 + headerSize // a write of 8 KiB is one message
 )
 
@@ -22,14 +23,18 @@ type level struct{ count, size int }
 func levels(a provider.Attributes) []level {
 	idle := level{min(idleReceives, max(minReceives, a.MaxRecvs/2)), minBuffer}
 	busy := level{min(busyReceives, a.MaxRecvs-idle.count), min(busyBuffer, a.MaxMessage)}
-	l := append(make([]level, 0, 3), idle)
+	l := append(make([]level, 0, 4), idle)
 	if busy.count < minReceives || busy.size <= idle.size {
 		return l
 	}
 	l = append(l, busy)
-	bulk := level{busyReceives, min(a.Buffered/busyReceives, a.MaxMessage, maxBuffer)}
-	if bulk.size >= 2*busy.size && busyReceives <= a.MaxRecvs-busy.count {
-		l = append(l, bulk)
+	// Messages of large writes, in two steps where the last is far.
+	most := level{busyReceives, min(a.Buffered/busyReceives, a.MaxMessage, maxBuffer)}
+	if most.size >= 2*busy.size && busyReceives <= a.MaxRecvs-busy.count {
+		if most.size >= 4*largeBuffer {
+			l = append(l, level{busyReceives, largeBuffer})
+		}
+		l = append(l, most)
 	}
 	return l
 }
@@ -43,6 +48,8 @@ type receives struct {
 	held    int  // buffers whose data nobody has read yet
 	retired bool // replaced by another region: buffers are not posted again
 }
+
+func (r *receives) bytes() int { return r.size * r.count }
 
 func (r *receives) live() bool { return r.size != 0 }
 

@@ -162,6 +162,7 @@ func (c *Conn) adopt(fresh *Conn, wakes *redirect, s *suspension) {
 	s.close()
 	c.core.rebound(&fresh.core)
 	c.ep, c.spinner = fresh.ep, fresh.spinner
+	c.seats(c.ep) // who sleeps in the old one has been woken by its end
 	// Who woke fresh until here finds its completion polled below; who wakes later finds c.
 	wakes.to.Store(c)
 	fresh.closed.Store(true)

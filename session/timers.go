@@ -11,6 +11,8 @@ import (
 type timers struct {
 	soon      *time.Timer // progress after a moment
 	soonSet   bool
+	stuck     *time.Timer // tells the peer that a Write waits
+	stuckSet  bool
 	linger    *time.Timer // end of a closed connection
 	lingerEnd time.Time   // when that is
 	lingered  uint64      // messages received when the peer was last asked whether it is there; 0: it was not
@@ -23,7 +25,7 @@ type timers struct {
 
 // stop stops all, at the end of the connection.
 func (t *timers) stop() {
-	for _, t := range []*time.Timer{t.soon, t.linger, t.keep, t.shrink} {
+	for _, t := range []*time.Timer{t.soon, t.stuck, t.linger, t.keep, t.shrink} {
 		if t != nil {
 			t.Stop()
 		}
@@ -57,6 +59,28 @@ func (c *Conn) later() {
 		})
 	} else {
 		t.soon.Reset(laterDelay)
+	}
+}
+
+// block has the peer told that a Write waits for it to take data in, unless it does so within a moment by itself: a reader
+// that is at work is not to be disturbed. It needs mu.
+func (c *Conn) block() {
+	t := &c.timers
+	if t.stuckSet || !c.core.blocked() {
+		return
+	}
+	t.stuckSet = true
+	if t.stuck == nil {
+		t.stuck = time.AfterFunc(laterDelay, func() {
+			c.mu.Lock()
+			c.timers.stuckSet = false
+			if c.writing.taken && !c.epClosed {
+				c.core.block()
+			}
+			c.unlock()
+		})
+	} else {
+		t.stuck.Reset(laterDelay)
 	}
 }
 

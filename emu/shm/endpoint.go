@@ -5,6 +5,7 @@ package shm
 import (
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"sansock/provider"
 )
@@ -68,12 +69,14 @@ type endpoint struct {
 	over    bool // nothing shared is touched any more
 	gone    bool // nor does the peer
 	closed  bool
+	sits    bool // has the link's seat
 	retired bool // what was shared has been given back
 
 	wake     func()
 	pausing  score // these two belong to the one who spins
 	yielding score
-	stale    []block // to be given back when the peer is gone
+	roused   atomic.Bool // by Interrupt
+	stale    []block     // to be given back when the peer is gone
 	answer   chan error
 	accepted bool
 
@@ -113,6 +116,8 @@ func (e *endpoint) Extension(id provider.GUID) (any, error) {
 		return provider.RDMAReader(e), nil
 	case provider.GUIDSpinner:
 		return provider.Spinner(e), nil
+	case provider.GUIDSleeper:
+		return provider.Sleeper(e), nil
 	}
 	return nil, provider.StatusUnsupported
 }
@@ -290,8 +295,13 @@ func (e *endpoint) emit(k kind, arg uint8, n int, flag uint64, urgent bool) {
 	}
 	// The event is stored before the peer's arming is loaded; the peer arms before it looks for events.
 	w := e.out.arm.Load()
-	if (w == uint64(provider.WakeAny) || w == uint64(provider.WakeSolicited) && urgent) && e.out.arm.CompareAndSwap(w, 0) {
-		e.l.post(e.id)
+	mode := provider.Wake(w &^ seated)
+	if (mode == provider.WakeAny || mode == provider.WakeSolicited && urgent) && e.out.arm.CompareAndSwap(w, 0) {
+		if w&seated != 0 {
+			ring(e.l.seat.peer)
+		} else {
+			e.l.post(e.id)
+		}
 	}
 }
 
@@ -493,8 +503,8 @@ func (e *endpoint) Arm(w provider.Wake) (ready bool) {
 	e.muted = true // what it finds it reports
 	if !e.closed {
 		e.armed = w
-		if !e.over && provider.Wake(e.in.arm.Load()) != w {
-			e.in.arm.Store(uint64(w))
+		if word := e.arming(); !e.over && e.in.arm.Load() != word {
+			e.in.arm.Store(word)
 		}
 	}
 	e.drain()
@@ -502,6 +512,15 @@ func (e *endpoint) Arm(w provider.Wake) (ready bool) {
 	e.muted = false
 	e.mu.Unlock()
 	return ready
+}
+
+// arming is the word that tells the peer when to ring, and where. Called with mu held.
+func (e *endpoint) arming() uint64 {
+	w := uint64(e.armed)
+	if e.sits {
+		w |= seated
+	}
+	return w
 }
 
 // waiting reports whether Poll would return something that w covers. Called with mu held.
@@ -531,7 +550,7 @@ func (e *endpoint) attend() {
 	if e.armed != 0 && e.waiting(e.armed) {
 		e.rouse(true)
 	} else if e.armed != 0 && !e.over {
-		e.in.arm.Store(uint64(e.armed))
+		e.in.arm.Store(e.arming())
 		e.drain()
 	}
 	e.mu.Unlock()

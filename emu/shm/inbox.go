@@ -52,7 +52,7 @@ const (
 // number i. Words of the rings bear the number of the round, so that a slot itself says whether it is new: the rings need no
 // indices, and a message costs the receiver two cache lines.
 type inbox struct {
-	arm    *atomic.Uint64  // a provider.Wake, by the owner; the peer takes it, and then rings
+	arm    *atomic.Uint64  // a provider.Wake and perhaps seated, by the owner; the peer takes it, and then rings
 	descs  []atomic.Uint64 // receives, by the owner
 	events []atomic.Uint64 // by the peer
 	held   []byte          // the first message, by the peer, if no receive is posted
@@ -101,6 +101,9 @@ const (
 )
 
 const solicited = 1 << 48
+
+// seated in the word by which an endpoint is armed says that the bell of the seat is to be rung.
+const seated = 1 << 8
 
 func packEvent(k kind, arg uint8, n int, flag uint64, i uint32) uint64 {
 	return uint64(uint32(n)) | uint64(k)<<32 | uint64(arg)<<40 | flag | lap(i)

@@ -40,6 +40,7 @@ type link struct {
 	arena    arena
 	hdr      header // of our arena
 	bell     *os.File
+	seat     seat
 	peerHdr  header
 	peerBell int
 	peerSegs atomic.Pointer[[][]byte] // written by pump
@@ -57,43 +58,61 @@ type link struct {
 	done chan struct{} // closed when all is over
 }
 
-// open makes this side's part of a link: the first segment and the doorbell, whose descriptors go to the peer.
-func (n *Node) open(conn *socket, dials bool) (l *link, memFD, bellFD int, err error) {
+// linkFiles is how many descriptors go to the peer: memory, the doorbell and that of the seat.
+const linkFiles = 3
+
+// open makes this side's part of a link: the first segment and the doorbells, whose descriptors go to the peer. The first of
+// them is the caller's to close.
+func (n *Node) open(conn *socket, dials bool) (l *link, files [linkFiles]int, err error) {
 	l = &link{
-		socket: conn, node: n, dials: dials, peerBell: -1, asked: make(map[uint32]*Request),
+		socket: conn, node: n, dials: dials, peerBell: -1, seat: seat{peer: -1}, asked: make(map[uint32]*Request),
 		rung: make(chan struct{}), done: make(chan struct{}),
 	}
 	l.arena.l = l
 	l.arena.free = make(map[int][]block)
 	l.peerSegs.Store(new([][]byte))
 	if !n.reserve(firstSegment) {
-		return nil, -1, -1, provider.StatusLimit
+		return nil, files, provider.StatusLimit
 	}
 	fd, mem, err := newSegment(firstSegment)
 	if err != nil {
 		n.reserve(-firstSegment)
-		return nil, -1, -1, err
+		return nil, files, err
 	}
 	l.arena.segs = [][]byte{mem}
 	l.arena.next = uint32(rounded(headerBytes))
 	l.hdr = viewHeader(mem)
-	l.bell, bellFD, err = newBell()
+	files[0] = fd
+	l.bell, files[1], err = newBell()
+	if err == nil {
+		files[2], err = l.seat.open()
+	}
 	if err != nil {
 		unix.Close(fd)
+		if l.bell != nil {
+			l.bell.Close()
+		}
 		l.arena.kill()
-		return nil, -1, -1, noMemory(err)
+		return nil, files, noMemory(err)
 	}
-	return l, fd, bellFD, nil
+	return l, files, nil
 }
 
 // drop undoes open.
 func (l *link) drop() {
 	l.bell.Close()
+	l.seat.bell.Close()
 	l.arena.kill()
-	if l.peerBell >= 0 {
-		unix.Close(l.peerBell)
-	}
+	l.closePeerBells()
 	l.unmapPeer()
+}
+
+func (l *link) closePeerBells() {
+	for _, fd := range []int{l.peerBell, l.seat.peer} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
 }
 
 func (l *link) unmapPeer() {
@@ -105,17 +124,19 @@ func (l *link) unmapPeer() {
 
 // take checks and maps the peer's part. It owns the descriptors.
 func (l *link) take(size int, files []int) error {
-	if len(files) != 2 {
+	if len(files) != linkFiles {
 		closeAll(files)
 		return errWire
 	}
 	defer unix.Close(files[0])
-	l.peerBell = files[1]
+	l.peerBell, l.seat.peer = files[1], files[2]
 	if size < firstSegment {
 		return errWire
 	}
-	if err := checkBell(files[1]); err != nil {
-		return err
+	for _, fd := range files[1:] {
+		if err := checkBell(fd); err != nil {
+			return err
+		}
 	}
 	mem, err := openSegment(files[0], size)
 	if err != nil {
@@ -183,10 +204,11 @@ func (l *link) teardown() {
 		}
 	}
 	l.bell.Close()
+	l.seat.bell.Close()
 	<-l.rung
 	// Every endpoint is over, so nobody uses these any more.
 	l.close()
-	unix.Close(l.peerBell)
+	l.closePeerBells()
 	l.unmapPeer()
 	l.arena.kill()
 	close(l.done)

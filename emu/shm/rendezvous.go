@@ -171,15 +171,15 @@ func (n *Node) greet(conn *net.UnixConn) *link {
 		closeAll(files)
 		return nil
 	}
-	l, memFD, bellFD, err := n.complete(conn, false, opening, files)
+	l, mine, err := n.complete(conn, false, opening, files)
 	if err != nil {
 		g.refusal = refusedMemory
 		conn.Write(g.append(nil, true))
 		return nil
 	}
-	defer unix.Close(memFD)
+	defer unix.Close(mine[0])
 	g.size = firstSegment
-	if _, _, err := conn.WriteMsgUnix(g.append(nil, true), unix.UnixRights(memFD, bellFD), nil); err != nil {
+	if _, _, err := conn.WriteMsgUnix(g.append(nil, true), unix.UnixRights(mine[:]...), nil); err != nil {
 		l.drop()
 		return nil
 	}
@@ -188,23 +188,23 @@ func (n *Node) greet(conn *net.UnixConn) *link {
 }
 
 // complete makes our part of a link and takes the peer's.
-func (n *Node) complete(conn *net.UnixConn, dials bool, g greeting, files []int) (l *link, memFD, bellFD int, err error) {
+func (n *Node) complete(conn *net.UnixConn, dials bool, g greeting, files []int) (l *link, mine [linkFiles]int, err error) {
 	s, err := newSocket(conn)
 	if err != nil {
 		closeAll(files)
-		return nil, -1, -1, err
+		return nil, mine, err
 	}
-	if l, memFD, bellFD, err = n.open(s, dials); err != nil {
+	if l, mine, err = n.open(s, dials); err != nil {
 		closeAll(files)
-		return nil, -1, -1, err
+		return nil, mine, err
 	}
 	l.peer = g.id
 	if err := l.take(int(g.size), files); err != nil {
 		l.drop()
-		unix.Close(memFD)
-		return nil, -1, -1, err
+		unix.Close(mine[0])
+		return nil, mine, err
 	}
-	return l, memFD, bellFD, nil
+	return l, mine, nil
 }
 
 // trusted reports whether the process at the other end may be one of ours.
@@ -392,14 +392,14 @@ func (n *Node) openTo(conn *net.UnixConn, g greeting) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, memFD, bellFD, err := n.open(s, true)
+	l, ours, err := n.open(s, true)
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(memFD)
+	defer unix.Close(ours[0])
 	l.peer = g.id
 	mine := greeting{min: version, max: version, id: n.id, size: firstSegment}
-	_, _, err = conn.WriteMsgUnix(mine.append(nil, true), unix.UnixRights(memFD, bellFD), nil)
+	_, _, err = conn.WriteMsgUnix(mine.append(nil, true), unix.UnixRights(ours[:]...), nil)
 	var b []byte
 	var files []int
 	if err == nil {

@@ -139,7 +139,17 @@ func (e *endpoint) ready() bool {
 	if e.comps.n > 0 || e.over {
 		return e.comps.n > 0 || e.recvs.n > 0 || e.disc == discPending || e.stuck()
 	}
+	return e.arrived()
+}
+
+// arrived reports whether there is an event. Called with mu held.
+func (e *endpoint) arrived() bool {
 	return e.in.events[e.head%slots].Load()>>lapShift<<lapShift == lap(e.head)
+}
+
+// alone reports whether e is the only one of the process that waits.
+func (e *endpoint) alone() bool {
+	return spinning.last.Load() == e && spinning.run.Load() >= soloWaits
 }
 
 // forgetSpinner lets go of an endpoint that is closed.

@@ -27,7 +27,7 @@ func TestDocument(t *testing.T) {
 	for _, i := range []reflect.Type{
 		reflect.TypeFor[provider.Provider](), reflect.TypeFor[provider.Listener](), reflect.TypeFor[provider.Request](),
 		reflect.TypeFor[provider.Endpoint](), reflect.TypeFor[provider.RDMAReader](), reflect.TypeFor[provider.CacheInvalidator](),
-		reflect.TypeFor[provider.Spinner](),
+		reflect.TypeFor[provider.Spinner](), reflect.TypeFor[provider.Sleeper](),
 	} {
 		for k := range i.NumMethod() {
 			assert.Contains(t, page, "`"+i.Name()+"."+i.Method(k).Name+"`")

@@ -1186,8 +1186,17 @@ var mutants = []mutant{
 	{name: "spinner that sees things", rules: []string{"extension/spinner"}, end: func(e *faultyEnd) {
 		spinning(e, func() bool { return true })
 	}},
+	{name: "sleeper that is never woken", rules: []string{"extension/sleeper"}, end: func(e *faultyEnd) {
+		sleeping(e, &sleeper{rouse: make(chan struct{}, 1)})
+	}},
+	{name: "sleeper that cannot be interrupted", rules: []string{"extension/sleeper"}, end: func(e *faultyEnd) {
+		sleeping(e, &sleeper{})
+	}},
+	{name: "sleeper with one seat for ever", rules: []string{"extension/sleeper"}, end: func(e *faultyEnd) {
+		sleeping(e, &sleeper{restless: true, seats: 1})
+	}},
 	{name: "unsupported extension without error",
-		rules: []string{"extension/unknown", "extension/cache", "extension/spinner"},
+		rules: []string{"extension/unknown", "extension/cache", "extension/spinner", "extension/sleeper"},
 		end: func(e *faultyEnd) {
 			e.extension = func(id provider.GUID) (any, error) {
 				ext, err := e.Endpoint.Extension(id)
@@ -1263,6 +1272,53 @@ func (s spin) Spin() bool { return s() }
 func spinning(e *faultyEnd, s spin) {
 	e.extension = func(id provider.GUID) (any, error) {
 		if id == provider.GUIDSpinner {
+			return s, nil
+		}
+		return e.Endpoint.Extension(id)
+	}
+}
+
+// sleeper is a Sleeper that sleeps until the endpoint is closed, until it is roused, if it can be, or not at all.
+type sleeper struct {
+	rouse    chan struct{}
+	closed   chan struct{}
+	restless bool
+	seats    int // 0: enough
+	taken    int
+}
+
+func (s *sleeper) Seat() bool {
+	s.taken++
+	return s.seats == 0 || s.taken <= s.seats
+}
+
+func (s *sleeper) Sleep(ready bool) {
+	if ready || s.restless {
+		return
+	}
+	select {
+	case <-s.rouse:
+	case <-s.closed:
+	}
+}
+
+func (s *sleeper) Interrupt() {
+	if s.rouse != nil {
+		select {
+		case s.rouse <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func sleeping(e *faultyEnd, s *sleeper) {
+	s.closed = make(chan struct{})
+	e.close = sync.OnceValue(func() error {
+		close(s.closed)
+		return e.Endpoint.Close()
+	})
+	e.extension = func(id provider.GUID) (any, error) {
+		if id == provider.GUIDSleeper {
 			return s, nil
 		}
 		return e.Endpoint.Extension(id)

@@ -13,6 +13,8 @@ var extensionRules = []rule{
 	{Rule{"extension/cache", "GUIDCacheCallback is a CacheInvalidator, or unsupported."}, provesCacheExtension},
 	{Rule{"extension/spinner", "GUIDSpinner is a Spinner, or unsupported. Spin returns soon, takes nothing and arms nothing."},
 		provesSpinner},
+	{Rule{"extension/sleeper", "GUIDSleeper is a Sleeper, or unsupported. Sleep ends when a message arrives, when interrupted, and on Close."},
+		provesSleeper},
 }
 
 func (e *end) unsupported(id provider.GUID) {
@@ -29,7 +31,8 @@ func provesUnknownExtension(x *rig) {
 	a, b := x.connect()
 	for _, e := range []*end{a, b} {
 		e.unsupported(provider.GUID{})
-		for _, known := range []provider.GUID{provider.GUIDRDMARead, provider.GUIDCacheCallback, provider.GUIDSpinner} {
+		for _, known := range []provider.GUID{provider.GUIDRDMARead, provider.GUIDCacheCallback, provider.GUIDSpinner,
+			provider.GUIDSleeper} {
 			for i := range known {
 				id := known
 				id[i] ^= 0x10
@@ -110,5 +113,61 @@ func provesSpinner(x *rig) {
 		to.staysAt("after Spin, not armed", 1)
 		to.close()
 		spin()
+	})
+}
+
+func provesSleeper(x *rig) {
+	x.eachWay(func(from, to *end) {
+		ext, err := to.ep.Extension(provider.GUIDSleeper)
+		if err != nil {
+			to.unsupported(provider.GUIDSleeper)
+			return
+		}
+		s, ok := ext.(provider.Sleeper)
+		if !ok {
+			x.fatalf("%s: Extension(GUIDSleeper) is a %T, no Sleeper", to.name, ext)
+		}
+		// A provider may give its seats to those alone who wait often.
+		seat := func() bool {
+			if spin, err := to.ep.Extension(provider.GUIDSpinner); err == nil {
+				for range 32 {
+					spin.(provider.Spinner).Spin()
+				}
+			}
+			return s.Seat()
+		}
+		region := to.register(x.mem(to, "receive", 16))
+		first := to.must(to.recv(whole(region)))
+		if !seat() {
+			return
+		}
+		x.bounded("Sleep with something ready", func() { s.Sleep(true) })
+		// sleeps calls Sleep, and has it end.
+		sleeps := func(what string, end func()) {
+			if !seat() {
+				x.errorf("%s: Sleep did not give the seat back", to.name)
+				return
+			}
+			ready := to.ep.Arm(provider.WakeAny)
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				s.Sleep(ready)
+			}()
+			end()
+			x.bounded("Sleep, "+what, func() { <-over })
+		}
+		sleeps("interrupted", s.Interrupt)
+		s.Interrupt() // the next one, which returns for no reason then
+		sleeps("interrupted before", func() {})
+		sleeps("with a message arriving", func() { from.say([]byte{1}, true) })
+		to.poll()
+		if !to.isDone(first) {
+			x.errorf("%s: Sleep returned, and there is no message", to.name)
+		}
+		sleeps("at Close", to.close)
+		if s.Seat() {
+			x.bounded("Sleep after Close", func() { s.Sleep(false) })
+		}
 	})
 }

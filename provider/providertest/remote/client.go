@@ -311,6 +311,9 @@ func (e *endpoint) OnWake(wake func()) {
 func (e *endpoint) Arm(w provider.Wake) bool { return e.do(&message{Call: callArm, Wake: w}).Ready }
 
 func (e *endpoint) Extension(id provider.GUID) (any, error) {
+	if id == provider.GUIDSleeper {
+		return nil, provider.StatusUnsupported // a call that sleeps would hold up the others
+	}
 	a := e.do(&message{Call: callExtension, GUID: id})
 	switch a.Kind {
 	case extensionNil:
