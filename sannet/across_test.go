@@ -26,7 +26,8 @@ const childEnv = "SANNET_TEST_CHILD"
 // child is the other process, which serves the methods of childRoot.
 type child struct {
 	*link
-	cmd *exec.Cmd
+	cmd  *exec.Cmd
+	gone bool // it has ended by itself, or was killed
 }
 
 // startChild starts a child, which ends with the test and checks then that no goroutine is left in it.
@@ -49,7 +50,9 @@ func startChild(t testing.TB) *child {
 	t.Cleanup(func() {
 		in.Close()
 		<-served
-		assert.NoError(t, c.cmd.Wait(), "the other process")
+		if err := c.cmd.Wait(); !c.gone {
+			assert.NoError(t, err, "the other process")
+		}
 	})
 	return c
 }
@@ -84,6 +87,31 @@ func (r *childRoot) Listen(san bool, network, address string) (net.Listener, err
 
 // AtRest reports whether every other call in the child waits for something.
 func (r *childRoot) AtRest() bool { return atRest() }
+
+// Leave waits for a connection, writes that many times n bytes, closes the connection if closed, and ends the process.
+func (r *childRoot) Leave(san bool, times, n int, closed bool) (net.Addr, error) {
+	l, err := r.Listen(san, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		c, err := l.Accept()
+		for range times {
+			if err == nil {
+				_, err = c.Write(make([]byte, n))
+			}
+		}
+		if err == nil && closed {
+			err = c.Close()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}()
+	return l.Addr(), nil
+}
 
 // Exhaust leaves the child without descriptors, or gives it back what it had.
 func (r *childRoot) Exhaust(on bool) error { return exhaust(on) }

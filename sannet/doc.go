@@ -36,6 +36,11 @@
 //   - SetReadBuffer counts bytes of data, where the kernel counts its own memory and doubles and limits the figure.
 //   - What arrives after CloseRead is dropped. Linux keeps it, hands it to later reads, and holds up the peer's writes
 //     once its buffer is full.
+//   - net.Buffers writes its parts one by one, so that they may mix with other writes, and errors say write, not writev.
+//   - Nobody answers, or delivers, for a process that does not run. One that is stopped for longer than its peers'
+//     keep-alive allows, 150 seconds by default, loses its connections. What it has not taken a minute after its peer closed
+//     a connection is lost to it. A connection that a process leaves open when it ends is reset, which loses what its last
+//     small writes had gathered. So Close waits for these, for a quarter of a second at most, although it does not wait for more.
 //   - A listener may, when the SAN is slow, see a second connection of a client, over TCP, that ends at once:
 //     Dial tried both, and took the SAN's.
 package sannet

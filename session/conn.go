@@ -568,6 +568,9 @@ func (c *Conn) closeEndpoint() {
 
 // Close closes the connection. Reads and Writes return net.ErrClosed. Data written is still delivered in the background,
 // unless received data was unread: then the peer sees ECONNRESET, as with TCP. See SetLinger.
+//
+// Small writes that are still gathered here are given a moment to leave, as there is no kernel that would deliver them if
+// the program ended now.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	if c.closed.Load() {
@@ -588,6 +591,7 @@ func (c *Conn) Close() error {
 		c.core.abort(abortReset)
 	} else {
 		c.core.close()
+		c.flush()
 	}
 	c.timers.close()
 	c.finalize()
@@ -609,6 +613,25 @@ func (c *Conn) Close() error {
 	}
 	return nil
 }
+
+// flush waits until what was gathered has left, but not long. It needs mu.
+func (c *Conn) flush() {
+	if len(c.core.held) == 0 {
+		return
+	}
+	c.writing.begin(&c.mu) // a Write that waits now was woken: no large one goes beside what was gathered
+	defer c.writing.end()
+	c.core.block()
+	var limit deadline
+	limit.set(time.Now().Add(flushTimeout))
+	defer limit.stop()
+	for len(c.core.held) > 0 && !c.core.done && !c.epClosed && !limit.expired() {
+		c.sleepUntil(&c.wr, &limit)
+	}
+}
+
+// flushTimeout is how long Close waits for a peer that takes nothing.
+const flushTimeout = 250 * time.Millisecond
 
 // closeTimeout is how long a closed connection, of which the peer has not taken everything yet, may be without a sign of
 // life from the peer before it is dropped.

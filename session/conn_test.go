@@ -708,6 +708,47 @@ func TestClosedWhileThePeerReadsNothing(t *testing.T) {
 	})
 }
 
+// Close gives small writes that are gathered a moment to leave, although nobody reads: the program may end right after.
+func TestCloseFlushes(t *testing.T) {
+	inBubble(t, func(t *testing.T, c emu.Config) {
+		x, y := pair(t, c, c, session.Config{})
+		for i := range 100 {
+			_, err := x.Write(pattern(uint64(50*i), 50))
+			require.NoError(t, err)
+		}
+		require.NotZero(t, session.Held(x))
+		start := time.Now()
+		require.NoError(t, x.Close())
+		assert.Zero(t, time.Since(start), "the peer takes it")
+		assert.Zero(t, session.Held(x))
+		got, err := io.ReadAll(y)
+		assert.NoError(t, err)
+		assert.True(t, len(got) == 5000 && isPattern(got, 0))
+
+		// A peer that takes nothing does not hold it up, beside a Write that waits or not.
+		for _, waiting := range []bool{false, true} {
+			x, _ = pair(t, c, c, session.Config{ReadBuffer: 4096})
+			x.SetWriteDeadline(time.Now().Add(time.Second))
+			for err = nil; err == nil; {
+				_, err = x.Write(make([]byte, 50))
+			}
+			wait := func() {}
+			if waiting {
+				x.SetWriteDeadline(time.Time{})
+				wait = later(t, func() {
+					_, err := x.Write(make([]byte, 50))
+					assert.Equal(t, net.ErrClosed, err)
+				})
+				synctest.Wait()
+			}
+			start = time.Now()
+			require.NoError(t, x.Close())
+			assert.Equal(t, session.FlushTimeout, time.Since(start))
+			wait()
+		}
+	})
+}
+
 // CloseRead ends a Read into whose memory the peer is writing.
 func TestCloseReadDuringATarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -779,6 +820,35 @@ func TestKeepAlive(t *testing.T) {
 		time.Sleep(2 * time.Second) // the last message does not leave
 		synctest.Wait()
 		assert.True(t, session.Over(x))
+	})
+}
+
+// A link that is cut is noticed in the time that was set, whatever waits.
+func TestKeepAliveEndsEverything(t *testing.T) {
+	inBubble(t, func(t *testing.T, c emu.Config) {
+		for name, call := range map[string]func(x *session.Conn) error{
+			"read":        func(x *session.Conn) error { _, err := x.Read(make([]byte, 1)); return err },
+			"read buffer": func(x *session.Conn) error { _, err := x.ReadBuffer(); return err },
+			"write to":    func(x *session.Conn) error { _, err := x.WriteTo(io.Discard); return err },
+			"large write": func(x *session.Conn) error { _, err := x.Write(make([]byte, 20<<20)); return err },
+			"small writes": func(x *session.Conn) error {
+				for {
+					if _, err := x.Write(make([]byte, 100)); err != nil {
+						return err
+					}
+				}
+			},
+		} {
+			r := newRig(t, c, c, session.Config{})
+			x := r.connect()[0]
+			require.NoError(t, x.SetKeepAlive(10*time.Second, 2*time.Second, 3))
+			emu.DropLink(r.eps[0])
+			start := time.Now()
+			err := call(x)
+			assert.ErrorIs(t, err, syscall.ETIMEDOUT, name)
+			assert.Equal(t, 16*time.Second, time.Since(start), name)
+			x.Close()
+		}
 	})
 }
 

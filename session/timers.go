@@ -166,7 +166,9 @@ func (c *Conn) probe() {
 	case c.core.stats.MessagesReceived != k.seen, c.core.paused:
 		k.seen, k.probes, next = c.core.stats.MessagesReceived, 0, k.idle
 	case k.probes >= k.count:
-		c.core.fail(syscall.ETIMEDOUT, abortTimeout)
+		// A peer that is there after all sees a reset, as over TCP. A message that does not leave is not waited for.
+		c.core.fail(syscall.ETIMEDOUT, abortReset)
+		c.closeEndpoint()
 	default:
 		// One that cannot leave counts too: a peer that is there pays its credit back.
 		k.probes++
