@@ -22,6 +22,7 @@ type Conn struct {
 	laddr   *net.TCPAddr
 	raddr   *net.TCPAddr
 	route   sanswitch.Route
+	sw      *sanswitch.Switch
 	closed  atomic.Bool // for options that do not reach the session
 
 	mu        sync.Mutex // guards keepAlive, and the order in which changes of it reach the session

@@ -100,6 +100,7 @@ func (st stack) wrap(r sanswitch.Result, network string, idle time.Duration, ka 
 		return r.Conn
 	}
 	c := newConn(network, r.Session, route)
+	c.sw = st.Switch
 	// As net does: on by default, KeepAlive sets the period, KeepAliveConfig everything.
 	if !ka.Enable && idle >= 0 {
 		ka = net.KeepAliveConfig{Enable: true, Idle: idle}

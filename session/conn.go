@@ -42,11 +42,15 @@ type Conn struct {
 	timers   timers
 	tuner    tuner
 	provider provider.Provider // of ep; nil: no hand-over
+	patience time.Duration     // Config.ResumeTimeout
 	moved    *moved            // nil until the peer, or this end, was handed over
 }
 
 func newConn(ep provider.Endpoint, cfg Config) *Conn {
-	c := &Conn{ep: ep, linger: -1, provider: cfg.Provider}
+	c := &Conn{ep: ep, linger: -1, provider: cfg.Provider, patience: cfg.ResumeTimeout}
+	if c.patience <= 0 {
+		c.patience = DefaultResumeTimeout
+	}
 	c.rd.ch = make(chan struct{}, 1)
 	c.wr.ch = make(chan struct{}, 1)
 	c.rdl.at.Store(never)

@@ -6,11 +6,8 @@ import (
 	"time"
 )
 
-// Bounds of a hand-over.
-const (
-	suspendTimeout = 10 * time.Second // until the peer has stopped
-	resumeTimeout  = 30 * time.Second // from there until the new end is there
-)
+// suspendTimeout bounds the wait for the peer to stop.
+const suspendTimeout = 10 * time.Second
 
 // Handover ends this end of the session for another one, in this process or another: it returns what Resume goes on
 // with. The peer notices a pause. Both directions come to rest first, as far as they have to: a large Write or Read under way is
@@ -19,8 +16,8 @@ const (
 // application keeps stay valid.
 //
 // When it fails the connection is as it was: the error is ErrNoHandover, ErrHandoverBusy, ctx's cause,
-// context.DeadlineExceeded after 10 s, or what Write would return. The peer waits 30 s for the new end, and then takes the
-// connection for reset.
+// context.DeadlineExceeded after 10 s, or what Write would return. The peer waits for the new end for
+// its Config.ResumeTimeout, and then takes the connection for reset.
 //
 // The state is a secret: with it anybody who can reach the peer takes the connection over. It can be used once.
 func (c *Conn) Handover(ctx context.Context) (state []byte, err error) {

@@ -301,8 +301,8 @@ func TestHandoverFails(t *testing.T) {
 		start := time.Now()
 		_, err = ends[1].Read(make([]byte, 1))
 		assert.Equal(t, syscall.ECONNRESET, err)
-		assert.LessOrEqual(t, time.Since(start), session.ResumeWindow)
-		assert.GreaterOrEqual(t, time.Since(start), session.ResumeWindow/2)
+		assert.LessOrEqual(t, time.Since(start), session.DefaultResumeTimeout)
+		assert.GreaterOrEqual(t, time.Since(start), session.DefaultResumeTimeout/2)
 		_, err = ends[1].Write([]byte{1})
 		assert.Equal(t, syscall.EPIPE, err)
 		_, err = r.resume(0, state)
@@ -341,7 +341,7 @@ func TestHandoverFails(t *testing.T) {
 		start = time.Now()
 		_, err = ends[1].Read(make([]byte, 1))
 		assert.Equal(t, syscall.ECONNRESET, err)
-		assert.Equal(t, session.ResumeWindow, time.Since(start).Round(time.Second))
+		assert.Equal(t, session.DefaultResumeTimeout, time.Since(start).Round(time.Second))
 	})
 }
 

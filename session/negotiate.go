@@ -36,10 +36,16 @@ type Config struct {
 	// Provider is that of the endpoint. With it the peer can be handed over to another process, and the session waits for
 	// that at an address of the provider's. nil: neither end can be handed over.
 	Provider provider.Provider
+
+	// ResumeTimeout is how long the connection waits for a peer that is handed over. 0: DefaultResumeTimeout.
+	ResumeTimeout time.Duration
 }
 
 const (
-	DefaultTimeout    = 5 * time.Second
+	DefaultTimeout = 5 * time.Second
+
+	DefaultResumeTimeout = 30 * time.Second
+
 	DefaultReadBuffer = 4 << 20
 	DefaultCacheBytes = 64 << 20
 

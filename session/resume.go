@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"time"
 
 	pool "github.com/libp2p/go-buffer-pool"
 
@@ -55,6 +54,3 @@ func (c *core) load(s *State) {
 		u.takenWanted = u.taken > 0 // the last word on it may have been lost
 	}
 }
-
-// ResumeWindow is how long the peer waits for the new end.
-const ResumeWindow time.Duration = resumeTimeout

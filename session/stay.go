@@ -41,7 +41,7 @@ func (c *Conn) openStay(s *suspension) {
 		cancel()
 		go l.Close() // not with mu held: it may wait for requests on their way
 	}
-	s.timer = time.AfterFunc(resumeTimeout, func() { c.expire(s) })
+	s.timer = time.AfterFunc(c.patience, func() { c.expire(s) })
 	go c.receiveEnd(ctx, l, s)
 	c.core.pump()
 }

@@ -15,7 +15,7 @@ import (
 func (l *Listener) serveTCP() {
 	for {
 		c, err := l.ln.Accept()
-		if errors.Is(err, net.ErrClosed) {
+		if errors.Is(err, net.ErrClosed) || err != nil && l.draining.Load() {
 			return
 		}
 		if err == nil {
@@ -62,6 +62,10 @@ func (l *Listener) handQueue() {
 			}
 			continue
 		}
+		if l.drained.Load() && l.queue.empty() {
+			l.shut()
+			return
+		}
 		var timer <-chan time.Time
 		if wait > 0 {
 			timer = time.After(wait)
@@ -107,6 +111,10 @@ func (l *Listener) serveSAN(san sanListener) {
 func (l *Listener) take(req provider.Request, san sanListener) {
 	if !hasFamily(l.tcp(), req.LocalAddr().Addr()) {
 		req.Reject(rejectFamily.bytes())
+		return
+	}
+	if l.draining.Load() {
+		req.Reject(rejectBusy.bytes())
 		return
 	}
 	slot, why := l.queue.open()

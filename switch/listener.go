@@ -25,7 +25,9 @@ type Listener struct {
 	arrivals chan arrival
 	queue    *queue
 	deadline deadline
-	serving  sync.WaitGroup // the loops that accept on SANs
+	serving  sync.WaitGroup // the loops that accept
+	draining atomic.Bool    // Drain was called
+	drained  atomic.Bool    // and nothing new arrives any more
 	asking   atomic.Int32   // calls of Accept
 	asked    chan struct{}  // has a token after a call of Accept has begun
 
@@ -58,7 +60,7 @@ func (s *Switch) newListener(network string, ln net.Listener, addr net.Addr, san
 	l.ctx, l.close = context.WithCancel(context.Background())
 	go l.handQueue()
 	if ln != nil {
-		go l.serveTCP()
+		l.serving.Go(l.serveTCP)
 	}
 	for _, san := range sans {
 		l.serving.Go(func() { l.serveSAN(san) })
@@ -67,7 +69,9 @@ func (s *Switch) newListener(network string, ln net.Listener, addr net.Addr, san
 		go func() {
 			// Without any SAN left, as after the switch is closed, Accept would wait for ever.
 			l.serving.Wait()
-			l.shut()
+			if !l.draining.Load() {
+				l.shut()
+			}
 		}()
 	}
 	return l

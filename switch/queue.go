@@ -85,6 +85,13 @@ func (q *queue) next() (*slot, time.Duration) {
 	return nil, 0
 }
 
+// empty reports whether there is no connection, not even one that is being set up.
+func (q *queue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.slots) == 0
+}
+
 // remove takes a connection out that was accepted.
 func (q *queue) remove(s *slot) {
 	q.mu.Lock()

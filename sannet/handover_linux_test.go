@@ -1,0 +1,279 @@
+package sannet_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"sansock/emu"
+	"sansock/provider"
+	"sansock/sannet"
+	"sansock/session"
+	sanswitch "sansock/switch"
+)
+
+// passEnv names what another process does with connections that are passed to it over descriptor 3.
+const passEnv = "SANSOCK_TEST_PASS"
+
+func init() {
+	if what := os.Getenv(passEnv); what != "" {
+		passMain(what, os.Getenv(passEnv+"_ADDR"))
+		os.Exit(0)
+	}
+}
+
+// passMain is the other process.
+func passMain(what, addr string) {
+	kill := func() {
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+	check := func(err error) {
+		if err != nil {
+			os.Stderr.WriteString(what + ": " + err.Error() + "\n")
+			os.Exit(1)
+		}
+	}
+	fc, err := net.FileConn(os.NewFile(3, "pass"))
+	check(err)
+	u := fc.(*net.UnixConn)
+	ctx := context.Background()
+	switch what {
+	case "echo": // serves what is passed
+		c, err := sannet.ReceiveConn(ctx, u)
+		check(err)
+		_, err = io.Copy(c, c)
+		check(err)
+		check(c.Close())
+	case "die at once":
+		kill()
+	case "die with the state":
+		_, err := io.ReadFull(u, make([]byte, 64))
+		check(err)
+		kill()
+	case "die resumed":
+		c, err := sannet.ReceiveConn(ctx, u)
+		check(err)
+		_, err = io.ReadFull(c, make([]byte, 1))
+		check(err)
+		kill()
+	case "leave and die": // dials, hands over, and is gone with the state
+		c, err := sannet.Dial("san", addr)
+		check(err)
+		_, err = c.Write([]byte("hello"))
+		check(err)
+		_, err = c.(*sannet.Conn).Handover(ctx)
+		check(err)
+		kill()
+	case "leave": // dials, and passes the connection back
+		c, err := sannet.Dial("san", addr)
+		check(err)
+		_, err = c.Write([]byte("hello"))
+		check(err)
+		check(sannet.SendConn(ctx, u, c))
+	}
+}
+
+// startPass starts the other process. The returned function waits for its end.
+func startPass(t *testing.T, what, addr string) (*net.UnixConn, func()) {
+	t.Helper()
+	u, file := socketPair(t)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), passEnv+"="+what, passEnv+"_ADDR="+addr)
+	cmd.Stderr = os.Stderr
+	cmd.ExtraFiles = []*os.File{file}
+	require.NoError(t, cmd.Start())
+	file.Close()
+	return u, func() {
+		t.Helper()
+		err := cmd.Wait()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
+			return
+		}
+		assert.NoError(t, err, what)
+	}
+}
+
+// socketPair returns two ends of a stream, the second for another process.
+func socketPair(t *testing.T) (*net.UnixConn, *os.File) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	file := os.NewFile(uintptr(fds[0]), "here")
+	c, err := net.FileConn(file)
+	require.NoError(t, err)
+	file.Close()
+	t.Cleanup(func() { c.Close() })
+	return c.(*net.UnixConn), os.NewFile(uintptr(fds[1]), "there")
+}
+
+// hastySwitch is one whose connections do not wait long for a new end.
+func hastySwitch(t *testing.T) *sanswitch.Switch {
+	p, err := emu.New(emu.Config{})
+	require.NoError(t, err)
+	sw := sanswitch.New(sanswitch.Config{Providers: []provider.Provider{p},
+		Session: session.Config{ResumeTimeout: time.Second / 2}})
+	t.Cleanup(func() { sw.Close() })
+	return sw
+}
+
+// A connection over the SAN, and one over TCP, goes on in another process, with data under way in both directions.
+func TestSendConn(t *testing.T) {
+	onPaths(t, func(t *testing.T, p path) {
+		client, server, err := p.connect("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer client.Close()
+		u, wait := startPass(t, "echo", "")
+		defer wait()
+		data := pattern(3 << 20)
+		go func() {
+			client.Write(data)
+			client.(conn).CloseWrite()
+		}()
+		first := make([]byte, 1000)
+		_, err = io.ReadFull(server, first)
+		require.NoError(t, err)
+		_, err = server.Write(first)
+		require.NoError(t, err)
+		require.NoError(t, sannet.SendConn(context.Background(), u, server))
+		_, err = server.Read(first)
+		assert.ErrorIs(t, err, net.ErrClosed)
+		got, err := io.ReadAll(client)
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(data, got), "%d bytes of %d", len(got), len(data))
+	})
+}
+
+// The end that has dialed comes here from the process that has dialed.
+func TestReceiveConn(t *testing.T) {
+	sw := newSwitch(t, true)
+	l, err := listenWith(sw)("san", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	u, wait := startPass(t, "leave", l.Addr().String())
+	defer wait()
+	d := sannet.Dialer{Switch: sw}
+	c, err := d.ReceiveConn(context.Background(), u)
+	require.NoError(t, err)
+	defer c.Close()
+	s, err := l.Accept()
+	require.NoError(t, err)
+	defer s.Close()
+	b := make([]byte, 5)
+	_, err = io.ReadFull(s, b)
+	require.NoError(t, err)
+	_, err = s.Write(b)
+	require.NoError(t, err)
+	_, err = io.ReadFull(c, b)
+	require.NoError(t, err)
+	assert.Equal(t, "hello", string(b))
+	assert.Equal(t, s.RemoteAddr(), c.LocalAddr())
+	_, err = d.ReceiveConn(context.Background(), u)
+	assert.Equal(t, io.EOF, err)
+}
+
+// The other process dies, at different moments: both ends see a reset, and nothing is left.
+func TestSendConnDies(t *testing.T) {
+	for _, what := range []string{"die at once", "die with the state", "die resumed"} {
+		t.Run(what, func(t *testing.T) {
+			sw := hastySwitch(t)
+			client, server, err := (path{name: "san", listen: listenWith(sw), dialWith: dialWith(sw)}).connect("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			defer client.Close()
+			u, wait := startPass(t, what, "")
+			err = sannet.SendConn(context.Background(), u, server)
+			if what == "die resumed" {
+				require.NoError(t, err)
+				_, err = client.Write([]byte("die"))
+				require.NoError(t, err)
+			} else {
+				require.Error(t, err)
+			}
+			wait()
+			client.SetDeadline(time.Now().Add(stuck))
+			_, err = client.Read(make([]byte, 1))
+			assert.ErrorIs(t, err, syscall.ECONNRESET)
+			_, err = server.Write(make([]byte, 1))
+			assert.ErrorIs(t, err, net.ErrClosed)
+		})
+	}
+}
+
+// The process that leaves dies with the state that it has not passed on.
+func TestHandoverDies(t *testing.T) {
+	l, err := listenWith(hastySwitch(t))("san", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	_, wait := startPass(t, "leave and die", l.Addr().String())
+	s, err := l.Accept()
+	require.NoError(t, err)
+	defer s.Close()
+	wait()
+	s.SetDeadline(time.Now().Add(stuck))
+	b, err := io.ReadAll(s)
+	assert.ErrorIs(t, err, syscall.ECONNRESET)
+	assert.Equal(t, "hello", string(b))
+}
+
+// What is not a connection of ours, or not one at all.
+func TestPassMalformed(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), stuck)
+	defer cancel()
+	for name, b := range map[string]string{
+		"short":         "S\x01",
+		"state":         "S\x03\x00\x00\x00abc",
+		"cut":           "S\x09\x00\x00\x00abc",
+		"too long":      "S\xff\xff\xff\xff",
+		"no socket":     "T\x00\x00\x00\x00",
+		"unknown kind":  "?\x00\x00\x00\x00",
+		"nothing, ever": "",
+	} {
+		u, there := socketPair(t)
+		_, err := there.WriteString(b)
+		require.NoError(t, err)
+		require.NoError(t, unix.Shutdown(int(there.Fd()), unix.SHUT_WR))
+		c, err := sannet.ReceiveConn(ctx, u)
+		require.Error(t, err, name)
+		require.Nil(t, c, name)
+		there.Close()
+	}
+	u, there := socketPair(t)
+	there.Close()
+	assert.ErrorIs(t, sannet.SendConn(ctx, u, u), errors.ErrUnsupported)
+	u, there = socketPair(t)
+	short, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	_, err := sannet.ReceiveConn(short, u)
+	there.Close()
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+
+	// Nobody answers.
+	sw := hastySwitch(t)
+	for _, p := range []path{{listen: listenWith(sw), dialWith: dialWith(sw)}, fallbackPath(t)} {
+		client, server, err := p.connect("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		u, there := socketPair(t)
+		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		err = sannet.SendConn(short, u, server)
+		cancel()
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		u.Close()
+		there.Close()
+		client.SetDeadline(time.Now().Add(stuck))
+		_, err = client.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, syscall.ECONNRESET)
+		client.Close()
+	}
+}

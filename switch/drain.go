@@ -1,0 +1,51 @@
+package sanswitch
+
+import (
+	"net"
+	"time"
+)
+
+// TCP returns the listener for TCP, or for a network of net's; nil if there is none.
+func (l *Listener) TCP() net.Listener { return l.ln }
+
+// Drain stops listening, but for the connections that have arrived, or are being set up: Accept returns these, and then an
+// error that is net.ErrClosed. On a SAN who dials meanwhile is sent to TCP, so that nothing is refused where another process has
+// a copy of the TCP socket. (What a provider has queued in the moment in which its listener closes is refused by it.)
+// Draining again does nothing.
+func (l *Listener) Drain() error {
+	if len(l.sans) == 0 {
+		return l.ln.Close() // a connection is accepted, or is not; nothing is between
+	}
+	if l.ctx.Err() != nil {
+		return l.opError("close", net.ErrClosed)
+	}
+	if l.draining.Swap(true) {
+		return nil
+	}
+	closeAll(l.sans)
+	if d, ok := l.ln.(interface{ SetDeadline(time.Time) error }); ok {
+		d.SetDeadline(time.Unix(1, 0)) // wakes who accepts
+	}
+	go func() {
+		l.serving.Wait()
+		l.drained.Store(true)
+		l.queue.signal()
+	}()
+	return nil
+}
+
+// Adopt listens with ln, a listener for TCP that it owns from then on, and at the address of ln on every SAN that serves it.
+func (s *Switch) Adopt(ln net.Listener) *Listener {
+	addr, ok := ln.Addr().(*net.TCPAddr)
+	switch {
+	case !ok:
+		return plainListener(ln, ln.Addr().Network(), Route{Path: PathOther, Reason: ReasonNetwork})
+	case s.disabled():
+		return plainListener(ln, "tcp", Route{Path: PathTCP, Reason: ReasonDisabled})
+	}
+	sans, why, err := s.listenSANs("tcp", addr.AddrPort())
+	if len(sans) == 0 {
+		return plainListener(ln, "tcp", Route{Path: PathTCP, Reason: why, Err: err})
+	}
+	return s.newListener("tcp", ln, ln.Addr(), sans, Route{Path: PathTCP, Reason: ReasonPlainClient, Err: err})
+}
