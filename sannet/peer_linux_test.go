@@ -100,14 +100,19 @@ func TestPeerDies(t *testing.T) {
 // it, the peer gets an error, where TCP says that this is the end.
 func TestPeerLeaves(t *testing.T) {
 	for _, san := range []bool{false, true} {
+		network := map[bool]string{false: "tcp", true: "san"}[san]
 		for _, closed := range []bool{true, false} {
-			for _, size := range [][2]int{{0, 0}, {1, 1000}, {1, 10_000}, {1, 100_000}, {1, 3 << 20}, {2000, 100}, {20001, 7}, {33, 33}, {50, 10_000}} {
+			sizes := [][2]int{{2000, 100}, {33, 33}, {1, 100_000}, {50, 10_000}}
+			if !san || !closed {
+				sizes = sizes[:1] // a process each takes time
+			}
+			for _, size := range sizes {
 				t.Run(fmt.Sprint(san, closed, size), func(t *testing.T) {
 					other := startChild(t)
 					other.gone = true
 					v := other.call(0, "Leave", san, size[0], size[1], closed)
 					require.NoError(t, v[1].(wireError).error())
-					c, err := dialWith(newSwitch(t, san))(t.Context(), sannet.Dialer{}, "tcp", v[0].(wireAddr).addr().String())
+					c, err := dialWith(newSwitch(t, san))(t.Context(), sannet.Dialer{}, network, v[0].(wireAddr).addr().String())
 					require.NoError(t, err)
 					defer c.Close()
 					_, over := c.(*sannet.Conn)
