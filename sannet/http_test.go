@@ -91,7 +91,7 @@ func TestHTTPKeepAlive(t *testing.T) {
 			r, err := w.client.Do(req)
 			assert.Equal(t, proto+" "+strings.Repeat("x", i*1000), body(t, r, err))
 			assert.Equal(t, i > 0, reused)
-			assert.Equal(t, map[string]string{"san": "san", "fallback": "tcp"}[p.name], info.Path.String())
+			assert.Equal(t, map[string]string{"san": "san", "shm": "san", "fallback": "tcp"}[p.name], info.Path.String())
 		}
 	})
 }

@@ -74,6 +74,15 @@ func sanPath(t testing.TB) path {
 	return path{name: "san", listen: listenWith(sw), dialWith: dialWith(sw)}
 }
 
+// shmPath runs over the emulated SAN as between processes: the dialer does not find the listener in its own.
+func shmPath(t testing.TB) path {
+	p, err := emu.New(emu.Config{Fabric: emu.SharedFabric("")})
+	require.NoError(t, err)
+	sw := sanswitch.New(sanswitch.Config{Providers: []provider.Provider{p}})
+	t.Cleanup(func() { sw.Close() })
+	return path{name: "shm", listen: listenWith(sw), dialWith: dialWith(newSwitch(t, true))}
+}
+
 // fallbackPath dials with an emulated SAN which the listener does not have.
 func fallbackPath(t testing.TB) path {
 	return path{name: "fallback", listen: listenWith(newSwitch(t, false)), dialWith: dialWith(newSwitch(t, true))}
@@ -111,9 +120,13 @@ func dialWith(sw *sanswitch.Switch) func(context.Context, sannet.Dialer, string,
 	}
 }
 
-// onPaths runs f over the SAN and over the fallback.
+// onPaths runs f over the SAN, within the process and as between processes, and over the fallback.
 func onPaths(t *testing.T, f func(*testing.T, path)) {
-	for _, newPath := range []func(testing.TB) path{sanPath, fallbackPath} {
+	paths := []func(testing.TB) path{sanPath, fallbackPath}
+	if runtime.GOOS == "linux" {
+		paths = append(paths, shmPath)
+	}
+	for _, newPath := range paths {
 		p := newPath(t)
 		t.Run(p.name, func(t *testing.T) { f(t, p) })
 	}
