@@ -73,10 +73,15 @@ func (c counted) Run() int {
 // made counts the connections that were checked, lost those over TCP that should not be.
 var made, lost atomic.Int64
 
+// Environ is what chooses the path in the environment of a test.
+func Environ(path string) []string {
+	return []string{Env + "=" + path, "SANNET_PROVIDERS=" + providers[path]}
+}
+
 // run runs this program over the path, and returns its exit code.
 func run(path string) int {
 	cmd := exec.Command(os.Args[0], os.Args[1:]...)
-	cmd.Env = append(os.Environ(), Env+"="+path, "SANNET_PROVIDERS="+providers[path])
+	cmd.Env = append(os.Environ(), Environ(path)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
 		fmt.Println(err)
