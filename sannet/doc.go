@@ -23,6 +23,11 @@
 //
 // Conn.WriteUrgent sends a short message past all data that waits, and Conn.ReadUrgent receives it beside the stream.
 //
+// # Hand-over
+//
+// SendConn passes a connection to another process, over a SAN or over TCP, while the peer waits. Listener.Drain, TCPFile and
+// FileListener do likewise for a listener. So a server can be replaced under load: see examples/restart.
+//
 // # Differences from *net.TCPConn
 //
 // A *Conn behaves and fails as a *net.TCPConn does, except for these:

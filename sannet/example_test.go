@@ -148,3 +148,37 @@ func ExampleConn_WriteUrgent() {
 	io.CopyN(io.Discard, s, m.Ahead) // up to the mark
 	// Output: stop, with 19 bytes still to be read
 }
+
+// A connection goes on elsewhere, usually in another process, to which SendConn passes it; the peer does not notice. The program
+// examples/restart replaces a whole web server that way.
+func ExampleConn_Handover() {
+	l, err := sannet.Listen("san", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Close()
+	client, err := sannet.Dial("san", l.Addr().String())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	fmt.Fprint(client, "hello")
+
+	s, err := l.Accept()
+	if err != nil {
+		log.Fatal(err)
+	}
+	state, err := s.(*sannet.Conn).Handover(context.Background())
+	if err != nil {
+		log.Fatal(err) // s is as it was
+	}
+
+	c, err := sannet.Resume(context.Background(), state)
+	if err != nil {
+		log.Fatal(err)
+	}
+	io.CopyN(c, c, 5) // an echo
+	c.Close()
+	io.Copy(os.Stdout, client)
+	// Output: hello
+}
