@@ -74,7 +74,7 @@ type core struct {
 	goOnSoon uint64      // number of one that was called off, to be told
 	dialer   bool        // this end gives way where both begin one
 	paused   bool        // no data leaves
-	muted    bool        // nothing leaves, and the peer is about to go; abortSent is set, too
+	muted    bool        // nothing leaves but credits, and the peer is about to go; abortSent is set, too
 
 	// Ending.
 	closing    bool // Close: clean, everything sent is still delivered

@@ -208,7 +208,7 @@ func (c *core) repost(gen, slot int) {
 func (c *core) creditIfDue() {
 	due := c.owed > 1 && c.owed+c.lent >= c.recv[c.cur].count/2
 	low := c.repay && c.owed > 0 && c.recv[0].posted+c.recv[1].posted-c.owed < controlReserve
-	if (due || low) && c.win.credits > 0 && c.slotFree() && !c.ended && !c.abortSent {
+	if (due || low) && c.win.credits > 0 && c.slotFree() && !c.ended && (!c.abortSent || c.muted) {
 		c.post(kindCredit, 0, 0, 0, nil, c.peerWant || low)
 	}
 }

@@ -85,6 +85,9 @@ func (c *core) post(k kind, flags uint8, arg uint64, fixed int, body []byte, sol
 
 // postFailed acts on an error of a post. A peer that is gone is not noted before what it sent has been received.
 func (c *core) postFailed(err error) {
+	if c.muted {
+		return // the peer may have gone, as it was to
+	}
 	switch provider.StatusOf(err) {
 	case provider.StatusDisconnected, provider.StatusClosed:
 		c.abortSent = true // nothing can be sent any more; OpDisconnect follows
@@ -243,6 +246,9 @@ func (c *core) dropHeld() {
 // pump sends what became possible: first what others wait for, then data, then the end.
 func (c *core) pump() {
 	if c.abortSent || c.ended {
+		if c.muted {
+			c.creditIfDue()
+		}
 		return
 	}
 	if c.aborting {

@@ -129,6 +129,7 @@ func (d *duo) finish(allowed ...string) {
 func finish(t testing.TB, w *fakeWire, i int, c *core) {
 	t.Helper()
 	w.ends[i].Close()
+	c.dropSuspend()
 	c.ended, c.done = true, true
 	c.poll()
 	c.dropInbound()

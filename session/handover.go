@@ -46,12 +46,14 @@ func (c *Conn) Handover(ctx context.Context) (state []byte, err error) {
 			c.core.poll()
 		}
 	}
-	if s.err != nil || c.closed.Load() || c.core.err != nil {
-		if s.err == nil {
+	if s.err == nil { // it may have come to an end beside the answer
+		if s.err = c.core.suspendBroken(); c.closed.Load() {
 			s.err = net.ErrClosed
 		}
-		err, s.err = s.err, nil
-		c.core.stay()
+	}
+	if err := s.err; err != nil {
+		s.err = nil
+		c.core.stay(s)
 		return nil, err
 	}
 	state = c.state(*s.ticket)

@@ -43,7 +43,7 @@ func runHostile(t testing.TB, s script) {
 	modes := s.byte()
 	h.modes, h.features = modes&3, uint32(modes>>2)&features
 	const readBuffer = 32 << 10
-	p := newPuppet(t, a, h, Config{ReadBuffer: readBuffer})
+	p := newPuppet(t, a, h, Config{ReadBuffer: readBuffer, Provider: fakeProvider{}})
 	e := &modelEnd{core: *p.c, r: fakeRand(1)}
 	p.c = &e.core
 	// Memory of the peer's, with the handles 1 and 2, that descriptors can name.
@@ -143,6 +143,14 @@ func runHostile(t testing.TB, s script) {
 				if n := 1 + int(s.byte())%maxUrgent; p.c.features&featureUrgent != 0 && !p.c.writeOver() && p.c.canUrgent(n) {
 					p.c.sendUrgent(make([]byte, n))
 				}
+			case 6:
+				p.c.suspend()
+			case 7:
+				if p.c.susp != nil {
+					p.c.stay(p.c.susp)
+				}
+			case 8:
+				find(p.c)
 			default:
 				p.w.ends[0].deliver()
 			}
@@ -208,6 +216,14 @@ func allowed(c *core, h header, payload []byte) bool {
 		u := c.urgent()
 		return c.features&featureUrgent != 0 && len(payload) > 0 && len(payload) <= maxUrgent && !c.eof &&
 			u.arrived-u.taken < urgentWindow && h.arg >= u.mark && h.arg <= maxMark
+	case kindSuspend:
+		return c.features&featureHandover != 0 && !in.active && !c.peerGone && (c.susp == nil || c.susp.over || c.susp.leaving)
+	case kindSuspended:
+		if s := c.susp; s != nil && !s.over && s.leaving && s.sent && s.number == h.arg {
+			_, err := parseTicket(payload)
+			return len(payload) == 0 || err == nil && !in.active && s.ticket == nil
+		}
+		return h.arg > 0 && h.arg < c.suspends
 	case kindTaken:
 		return h.arg >= c.urgent().acked && h.arg <= c.urgent().sent
 	}
@@ -259,6 +275,9 @@ func hostileParts() [][]byte {
 		msg(header{kind: kindUrgent, arg: 10, credits: 1}, []byte("stop")),
 		msg(header{kind: kindUrgent, arg: 1 << 40, credits: 1}, make([]byte, maxUrgent)),
 		msg(header{kind: kindTaken, arg: 1, credits: 1}), msg(header{kind: kindTaken, arg: 20, credits: 1}),
+		msg(header{kind: kindSuspend, arg: 1, credits: 1}), msg(header{kind: kindGoOn, arg: 1, credits: 1}), {7 | 8<<3}, {7 | 8<<3},
+		{7 | 6<<3}, {7 | 6<<3}, {7 | 7<<3}, {7 | 7<<3}, msg(header{kind: kindSuspended, arg: 1, credits: 1}, fakeTicket.append(nil)),
+		msg(header{kind: kindSuspended, arg: 1, credits: 1}), msg(header{kind: kindSuspended, arg: 2, credits: 1}, fakeTicket.append(nil)),
 		{7 | 4<<3}, {7 | 4<<3}, {7 | 5<<3, 3}, {7 | 5<<3, maxUrgent - 1},
 		{6 | 1<<3}, {6 | 2<<3}, {6 | 3<<3}, {6 | 6<<3}, {7 | 3<<3}, {7 | 3<<3},
 	}
@@ -278,7 +297,7 @@ func hostileEnds() [][]byte {
 // hostileScript puts parts together.
 func hostileScript(r *rand.Rand) script {
 	parts, ends := hostileParts(), hostileEnds()
-	s := script{byte(r.IntN(modelKinds) | r.IntN(8)<<4), byte(r.IntN(8))}
+	s := script{byte(r.IntN(modelKinds) | r.IntN(8)<<4), byte(r.IntN(16))}
 	for range 1 + r.IntN(200) {
 		s = append(s, parts[r.IntN(len(parts))]...)
 		if r.IntN(100) == 0 {

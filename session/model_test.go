@@ -80,8 +80,14 @@ func newModelEnds(t testing.TB, w *fakeWire, seed uint64, cfg Config) [2]*modelE
 	}
 	require.NoError(t, n[1].begin())
 	require.NoError(t, n[0].begin())
+	negotiateModel(t, w, &n)
+	return ends
+}
+
+// negotiateModel brings two negotiations, which have begun, to their ends.
+func negotiateModel(t testing.TB, w *fakeWire, n *[2]negotiation) {
 	for range 100 {
-		for i := range ends {
+		for i := range n {
 			w.ends[i].deliver()
 			var one [1]provider.Completion
 			for !n[i].done && w.ends[i].Poll(one[:]) == 1 {
@@ -90,7 +96,6 @@ func newModelEnds(t testing.TB, w *fakeWire, seed uint64, cfg Config) [2]*modelE
 		}
 	}
 	require.True(t, n[0].done && n[1].done, "negotiation ends")
-	return ends
 }
 
 // check verifies received bytes.
@@ -309,7 +314,11 @@ func runModel(t testing.TB, a, b provider.Attributes, seed uint64) {
 		ends[r.IntN(2)].step(w)
 		require.NoError(t, audit(w, ends), "seed %d", seed)
 	}
-	// Everybody finishes what is under way, ends the stream, and reads all.
+	endModel(t, w, ends, seed)
+}
+
+// endModel has everybody finish what is under way, end the stream, and read all.
+func endModel(t testing.TB, w *fakeWire, ends [2]*modelEnd, seed uint64) {
 	for i := 0; ; i++ {
 		if i > 20000 {
 			t.Fatalf("seed %d: stuck, broken %v: %v%v", seed, w.broken, describe(ends), wireState(w))

@@ -147,6 +147,7 @@ func (s *State) sane() bool {
 	return s.ticket.addr.IsValid() && s.local.IsValid() && s.remote.IsValid() &&
 		s.readBuffer > 0 && s.readBuffer < 1<<31 && uint64(len(s.unread)) <= s.in && s.in <= maxMark && s.out <= maxMark &&
 		u.taken <= u.arrived && len(u.queue) <= urgentWindow && u.arrived-u.taken <= urgentWindow &&
+		(s.flags&stateDeaf != 0 || uint64(len(u.queue)) <= u.arrived-u.taken) &&
 		u.acked <= u.sent && u.sent-u.acked <= urgentWindow && u.mark <= maxMark && u.arrived <= maxMark && u.sent <= maxMark
 }
 

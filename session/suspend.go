@@ -14,8 +14,8 @@ import (
 // a pause and nothing else.
 //
 // The leaving end stops sending data, takes back its large write, and says kindSuspend. The staying end stops likewise, opens an
-// address where it can be found, and says kindSuspended with a ticket: that address and a token. It is the last that
-// either says on this connection, so that nothing is on its way then. The leaving end puts what is left, and the ticket, into a
+// address where it can be found, and says kindSuspended with a ticket: that address and a token. But for credits it is the
+// last that it says on this connection, so that nothing is on its way then. The leaving end puts what is left, and the ticket, into a
 // State, closes the provider's connection, and is over. Whoever has the State connects to the address, shows the
 // token, and is the session's end from then on.
 //
@@ -147,8 +147,10 @@ func (c *core) suspendAsked(number uint64) error {
 		switch {
 		case !s.leaving:
 			return protocolError("hand-over %d while %d is under way", number, s.number)
-		case !c.dialer:
+		case s.sent && !c.dialer:
 			return nil // the dialer gives way
+		case s.sent:
+			c.goOnSoon = s.number // the peer may have thought better of its own before it saw ours
 		}
 		s.err = ErrHandoverBusy
 		c.endSuspend()
@@ -183,10 +185,9 @@ func (c *core) suspendAnswered(number uint64, payload []byte) (err error) {
 	return err
 }
 
-// stay calls the hand-over of this end off.
-func (c *core) stay() {
-	s := c.susp
-	if s == nil || s.over || !s.leaving {
+// stay calls s, a hand-over of this end, off.
+func (c *core) stay(s *suspension) {
+	if c.susp != s || s.over || !s.leaving {
 		return
 	}
 	c.endSuspend()

@@ -1,0 +1,417 @@
+package session
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"sansock/provider"
+)
+
+// fakeProvider stands for one where nobody calls it.
+type fakeProvider struct{ provider.Provider }
+
+var fakeTicket = ticket{token: token{1, 2, 3}, addr: netip.MustParseAddrPort("10.0.0.1:77")}
+
+// find does what Conn does for a core that is to wait for a new end.
+func find(c *core) {
+	if s := c.susp; s != nil && !s.leaving && !s.over && !s.asked {
+		s.asked, s.ticket = true, &fakeTicket
+		c.pump()
+	}
+}
+
+// The model of model_test.go with ends that are handed over at any moment, or think better of it.
+func TestModelHandover(t *testing.T) {
+	for kinds := range modelKinds * modelKinds {
+		for seed := range uint64(testSeeds(t, 4)) {
+			runModelHandover(t, modelAttrs(kinds/modelKinds), modelAttrs(kinds%modelKinds), seed)
+		}
+	}
+}
+
+func runModelHandover(t testing.TB, a, b provider.Attributes, seed uint64) {
+	w := newFakeWire(a, b)
+	cfg := Config{ReadBuffer: 200 << 10, Provider: fakeProvider{}}
+	ends := newModelEnds(t, w, seed, cfg)
+	r := fakeRand(seed + 3000)
+	step := func() {
+		ends[r.IntN(2)].step(w)
+		for _, e := range ends {
+			find(&e.core)
+			require.NoError(t, sane(&e.core))
+			require.NoError(t, e.core.err, "seed %d: broken %v", seed, w.broken)
+		}
+		if !ends[0].muted && !ends[1].muted {
+			require.NoError(t, audit(w, ends), "seed %d", seed)
+		}
+	}
+	for range 6 {
+		for range r.IntN(400) {
+			step()
+		}
+		i := r.IntN(2)
+		e := ends[i]
+		err := e.suspend()
+		for n := 0; err == ErrHandoverBusy; n++ { // the other end has thought better of it, which has not come here yet
+			require.Less(t, n, 100000)
+			step()
+			err = e.suspend()
+		}
+		require.NoError(t, err)
+		if r.IntN(3) == 0 { // the other one, too
+			for range r.IntN(10) {
+				step()
+			}
+			if o := ends[1-i]; o.suspend() == nil {
+				leaves := func(e *modelEnd) bool { return e.susp != nil && e.susp.leaving && !e.susp.over }
+				for n := 0; leaves(ends[0]) && leaves(ends[1]); n++ {
+					require.Less(t, n, 100000, "neither gives way")
+					step()
+				}
+				if i = 0; leaves(ends[1]) {
+					i = 1
+				}
+				e = ends[i]
+				require.True(t, leaves(e), "one does not")
+			}
+		}
+		patience := 100000
+		calledOff := r.IntN(3) == 0
+		if calledOff {
+			patience = r.IntN(100)
+		}
+		s := e.susp
+		for n := 0; n < patience && (s.ticket == nil && s.err == nil || calledOff); n++ {
+			step()
+		}
+		if calledOff {
+			e.stay(s)
+			continue
+		}
+		if s.err != nil {
+			continue // it has given way to one of the other's, which had been on its way
+		}
+		require.NotNil(t, s.ticket, "seed %d: the peer does not stop: %v %v", seed, describe(ends), wireState(w))
+		w = handOver(t, w, &ends, i, cfg)
+	}
+	endModel(t, w, ends, seed)
+}
+
+// handOver moves end i, which has the other's ticket, to another wire, which it returns.
+func handOver(t testing.TB, w *fakeWire, ends *[2]*modelEnd, i int, cfg Config) *fakeWire {
+	e, o := ends[i], ends[1-i]
+	// What waits at the end that leaves ends: what it has come to still counts.
+	if e.offered != nil {
+		require.True(t, e.outboundOver())
+		e.stepOffer()
+	}
+	e.writing = nil
+	if e.into != nil {
+		require.True(t, e.in.over)
+		e.stepRead(1)
+	}
+	var s State
+	s.local, s.remote = netip.MustParseAddrPort("10.0.0.2:1"), netip.MustParseAddrPort("10.0.0.1:1")
+	s.ticket = *e.susp.ticket
+	e.core.state(&s)
+	st, err := ParseState(s.Append(nil))
+	require.NoError(t, err)
+	w.ends[i].Close()
+	e.dropSuspend()
+	e.ended, e.core.done = true, true
+	e.poll()
+	e.core.finish()
+	require.Zero(t, w.ends[i].leaks())
+	for w.ends[i].deliver() {
+	}
+	o.poll()
+	require.NoError(t, o.core.err)
+	require.False(t, o.core.done)
+	w.ends[1-i].Close()
+	o.poll()
+	kept, lent := o.unbind()
+	require.Zero(t, lent)
+	require.False(t, kept[0].live() || kept[1].live())
+	require.Zero(t, w.ends[1-i].leaks())
+	require.Empty(t, w.broken)
+
+	next := newFakeWire(w.ends[0].attr, w.ends[1].attr)
+	cfg.ReadBuffer = int(st.readBuffer)
+	cfg.CacheBytes = -1
+	var n [2]negotiation
+	var fresh [2]*core
+	for j := range fresh {
+		fresh[j] = &newConn(next.ends[j], cfg).core
+		n[j] = negotiation{core: fresh[j], side: Listener, opener: func(got token) bool { return got == fakeTicket.token }}
+	}
+	n[i] = negotiation{core: fresh[i], side: Dialer, token: &st.ticket.token}
+	require.NoError(t, n[1-i].begin())
+	require.NoError(t, n[i].begin())
+	negotiateModel(t, next, &n)
+	fresh[i].load(st)
+	e.core = *fresh[i]
+	o.rebound(fresh[1-i])
+	e.pump()
+	o.pump()
+	return next
+}
+
+// What breaks the rules of a hand-over.
+func TestHandoverViolations(t *testing.T) {
+	type m struct {
+		h header
+		p []byte
+	}
+	msg := func(k kind, n uint64, p ...byte) m { return m{header{kind: k, arg: n}, p} }
+	read := m{header{kind: kindOffer, arg: 1}, offer{total: 50_000, read: true, desc: provider.Descriptor{1}}.bytes()}
+	for name, c := range map[string]struct {
+		leaving bool // the core is on its way out, with number 1
+		says    []m
+	}{
+		"suspend in an offer":      {false, []m{read, msg(kindSuspend, 1)}},
+		"suspend after close":      {false, []m{msg(kindClose, 0), msg(kindSuspend, 1)}},
+		"suspend twice":            {false, []m{msg(kindSuspend, 1), msg(kindSuspend, 2)}},
+		"suspended unasked":        {false, []m{msg(kindSuspended, 1)}},
+		"suspended, number 0":      {false, []m{msg(kindSuspended, 0)}},
+		"suspended, next number":   {true, []m{msg(kindSuspended, 2, fakeTicket.append(nil)...)}},
+		"suspended, ticket cut":    {true, []m{msg(kindSuspended, 1, fakeTicket.append(nil)[:ticketSize-1]...)}},
+		"suspended, no address":    {true, []m{msg(kindSuspended, 1, make([]byte, ticketSize)...)}},
+		"suspended in an offer":    {true, []m{read, msg(kindSuspended, 1, fakeTicket.append(nil)...)}},
+		"suspended twice":          {true, []m{msg(kindSuspended, 1, fakeTicket.append(nil)...), msg(kindSuspended, 1, fakeTicket.append(nil)...)}},
+		"data after fin, moreover": {true, []m{msg(kindFin, 0), msg(kindData, 0, 1)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := puppetHello()
+			h.features = features
+			p := newPuppet(t, fakeAttr(), h, Config{Provider: fakeProvider{}})
+			if c.leaving {
+				require.NoError(t, p.c.suspend())
+			}
+			for i, m := range c.says {
+				require.NoError(t, p.c.err, "before message %d", i)
+				m.h.credits = 1
+				p.say(m.h, m.p)
+			}
+			assert.ErrorIs(t, p.c.err, ErrProtocol)
+			assert.True(t, p.c.done)
+			p.finish()
+		})
+	}
+	// Without agreement all of it is wrong.
+	for _, k := range []kind{kindSuspend, kindSuspended} {
+		p := newPuppet(t, fakeAttr(), puppetHello(), Config{Provider: fakeProvider{}})
+		assert.Equal(t, ErrNoHandover, p.c.suspend())
+		p.say(header{kind: k, arg: 1})
+		assert.ErrorIs(t, p.c.err, ErrProtocol, k)
+		p.finish()
+	}
+}
+
+// What may cross does no harm, and after it the connection is as it was.
+func TestHandoverCrossings(t *testing.T) {
+	start := func() *puppet {
+		h := puppetHello()
+		h.features = features
+		return newPuppet(t, fakeAttr(), h, Config{Provider: fakeProvider{}})
+	}
+	fine := func(p *puppet) {
+		t.Helper()
+		require.NoError(t, p.c.err)
+		p.heard()
+		n, err := p.c.write([]byte("on"))
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+		require.Equal(t, []kind{kindData}, p.kinds())
+		p.finish()
+	}
+	yes := fakeTicket.append(nil)
+
+	p := start() // called off, and answered
+	require.NoError(t, p.c.suspend())
+	p.c.stay(p.c.susp)
+	require.Equal(t, []kind{kindSuspend, kindGoOn}, p.kinds())
+	p.say(header{kind: kindSuspended, arg: 1, credits: 2}, yes)
+	fine(p)
+
+	p = start() // refused
+	require.NoError(t, p.c.suspend())
+	n, err := p.c.write([]byte("paused"))
+	require.NoError(t, err)
+	require.Zero(t, n)
+	p.say(header{kind: kindSuspended, arg: 1, credits: 2})
+	require.Equal(t, ErrHandoverBusy, p.c.susp.err)
+	p.c.stay(p.c.susp)
+	p.heard()
+	fine(p)
+
+	p = start() // the peer thinks better of it, before and after the answer; nothing of it moves this end
+	p.say(header{kind: kindSuspend, arg: 1, credits: 1})
+	p.say(header{kind: kindGoOn, arg: 1, credits: 1})
+	p.say(header{kind: kindGoOn, arg: 1, credits: 1})
+	p.say(header{kind: kindSuspend, arg: 2, credits: 1})
+	find(p.c)
+	hs, payloads := p.heard()
+	require.Equal(t, header{kind: kindSuspended, length: ticketSize, arg: 2, credits: hs[len(hs)-1].credits}, hs[len(hs)-1])
+	require.Equal(t, yes, payloads[len(payloads)-1])
+	n, err = p.c.write([]byte("muted"))
+	require.NoError(t, err)
+	require.Zero(t, n)
+	p.c.ping()
+	p.say(header{kind: kindPing, credits: 1})
+	require.Empty(t, p.kinds(), "nothing after that")
+	p.say(header{kind: kindGoOn, arg: 1, credits: 1})
+	require.True(t, p.c.muted, "that was another one")
+	p.say(header{kind: kindGoOn, arg: 2, credits: 1})
+	fine(p)
+
+	p = start() // this end has closed
+	p.c.close()
+	p.say(header{kind: kindSuspend, arg: 1, credits: 1})
+	require.Nil(t, p.c.susp)
+	p.say(header{kind: kindClosed, credits: 1})
+	require.True(t, p.c.done)
+	p.finish()
+
+	p = start() // likewise where nothing was said yet
+	_, begun := p.c.offer(make([]byte, 50_000))
+	require.True(t, begun)
+	require.NoError(t, p.c.suspend())
+	leaving := p.c.susp
+	require.False(t, leaving.sent)
+	p.say(header{kind: kindSuspend, arg: 1, credits: 1})
+	require.Equal(t, ErrHandoverBusy, leaving.err)
+	require.False(t, p.c.susp.leaving)
+	p.say(header{kind: kindGoOn, arg: 1, credits: 1})
+	p.say(header{kind: kindDone, arg: 1, credits: 1}, count(0))
+	p.c.takeOutbound()
+	fine(p)
+
+	p = start() // both: the listening side goes, as the peer will know
+	require.NoError(t, p.c.suspend())
+	p.say(header{kind: kindSuspend, arg: 1, credits: 1})
+	require.True(t, p.c.susp.leaving)
+	p.say(header{kind: kindSuspended, arg: 1, credits: 1}, yes)
+	require.Equal(t, fakeTicket, *p.c.susp.ticket)
+	p.finish()
+
+	p = start() // the connection ends while the peer is away: not before the Conn says so
+	p.say(header{kind: kindSuspend, arg: 1, credits: 1})
+	find(p.c)
+	require.True(t, p.c.muted)
+	p.ep.Close()
+	p.ep.deliver()
+	p.c.poll()
+	require.False(t, p.c.done || p.c.readable() || p.c.writable())
+	require.NoError(t, p.c.err)
+	p.finish()
+}
+
+func FuzzTicket(f *testing.F) {
+	f.Add(fakeTicket.append(nil))
+	f.Add(ticket{addr: netip.MustParseAddrPort("[fe80::1]:65535")}.append([]byte(nil)))
+	f.Add(make([]byte, ticketSize))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		tk, err := parseTicket(b)
+		if err != nil {
+			require.ErrorIs(t, err, ErrProtocol)
+			return
+		}
+		again, err := parseTicket(tk.append(nil))
+		require.NoError(t, err)
+		require.Equal(t, tk, again)
+	})
+}
+
+// stateSeed is a State with something in every field.
+func stateSeed() State {
+	return State{ticket: fakeTicket, local: netip.MustParseAddrPort("10.0.0.2:1"), remote: netip.MustParseAddrPort("[fe80::1%eth0]:2"),
+		flags: stateDialer | stateFinWanted, linger: -1, readBuffer: 1 << 20, suspends: 3, in: 100, out: 200,
+		urgent: urgentState{arrived: 5, taken: 3, mark: 90, sent: 4, acked: 2, queue: []urgentItem{{[]byte("a"), 80}, {[]byte("b"), 90}}},
+		unread: []byte("unread"), held: []byte("held")}
+}
+
+func TestState(t *testing.T) {
+	s := stateSeed()
+	b := s.Append(nil)
+	got, err := ParseState(b)
+	require.NoError(t, err)
+	assert.Equal(t, &s, got)
+	assert.Equal(t, fakeTicket.addr, got.Addr())
+	for n := range b {
+		_, err := ParseState(b[:n])
+		require.ErrorIs(t, err, ErrState, "%d bytes", n)
+	}
+	_, err = ParseState(append(b, 0))
+	assert.ErrorIs(t, err, ErrState)
+	for name, spoil := range map[string]func(*State){
+		"no address":        func(s *State) { s.ticket.addr = netip.AddrPort{} },
+		"no buffer":         func(s *State) { s.readBuffer = 0 },
+		"unread never came": func(s *State) { s.in = 2 },
+		"too far":           func(s *State) { s.out = maxMark + 1 },
+		"taken not arrived": func(s *State) { s.urgent.taken = 6 },
+		"too many urgent":   func(s *State) { s.urgent.arrived = 50 },
+		"acked not sent":    func(s *State) { s.urgent.acked = 5 },
+		"too many to come":  func(s *State) { s.urgent.sent = 60 },
+		"urgent of nothing": func(s *State) { s.urgent.queue[0].data = nil },
+		"urgent too long":   func(s *State) { s.urgent.queue[0].data = make([]byte, maxUrgent+1) },
+		"mark to come":      func(s *State) { s.urgent.queue[0].mark = 91 },
+		"queue too long":    func(s *State) { s.urgent.queue = make([]urgentItem, urgentWindow+1) },
+		"too many in queue": func(s *State) { s.urgent.queue = append(s.urgent.queue, s.urgent.queue[1]) },
+	} {
+		s := stateSeed()
+		spoil(&s)
+		_, err := ParseState(s.Append(nil))
+		assert.ErrorIs(t, err, ErrState, name)
+	}
+}
+
+func FuzzState(f *testing.F) {
+	s := stateSeed()
+	b := s.Append(nil)
+	f.Add(b)
+	f.Add(b[:len(b)-1])
+	f.Add([]byte(stateMagic))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := ParseState(b)
+		if err != nil {
+			require.ErrorIs(t, err, ErrState)
+			return
+		}
+		again, err := ParseState(s.Append(nil))
+		require.NoError(t, err)
+		require.Equal(t, s, again)
+		// A core can go on with it, whatever it is.
+		p := startPuppet(t, fakeAttr(), Config{ReadBuffer: int(s.readBuffer)})
+		n := negotiation{core: p.c, side: Listener}
+		require.NoError(t, n.begin())
+		h := puppetHello()
+		h.kind, h.minVersion, h.maxVersion, h.features = helloOffer, version, version, features
+		p.raw(h.append(nil))
+		p.step(&n)
+		p.raw(encode(header{kind: kindReady}))
+		p.step(&n)
+		p.c.load(s)
+		p.c.pump()
+		if !p.c.writeOver() {
+			p.c.write([]byte("more"))
+		}
+		got := 0
+		buf := make([]byte, 1000)
+		for range 1 + len(s.unread) {
+			n, err := p.c.read(buf[:1+rand.IntN(len(buf))])
+			if got += n; n == 0 || err != nil {
+				break
+			}
+		}
+		require.Equal(t, len(s.unread), got)
+		for range urgentWindow {
+			p.c.takeUrgent()
+		}
+		require.NoError(t, p.c.err)
+		p.finish()
+	})
+}
