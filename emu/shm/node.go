@@ -6,10 +6,12 @@ import (
 	"context"
 	crand "crypto/rand"
 	"errors"
+	"maps"
 	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"sansock/provider"
 )
@@ -28,11 +30,24 @@ type Node struct {
 
 	mu     sync.Mutex // innermost
 	out    map[[idLen]byte]*outgoing
+	met    map[netip.AddrPort]meeting
 	links  map[*link]struct{}
 	binds  map[netip.AddrPort]*Rendezvous
 	flows  [2]map[flow]struct{} // connections that were accepted, and dialed
 	halves []*half              // handshakes under way, oldest first
 }
+
+// meeting is what a rendezvous has led to. For a moment it is taken to lead there again: whether the process still listens
+// it says itself, so that what may be missed is that another one has a more specific address since.
+type meeting struct {
+	l     *link
+	until time.Time
+}
+
+const (
+	meetingTime = time.Second
+	maxMeetings = 1024 // that are remembered
+)
 
 // outgoing is a link that we have made, or are making.
 type outgoing struct {
@@ -49,7 +64,7 @@ func Open(c Config) *Node {
 	}
 	n := &Node{
 		Config: c, connMemory: c.ConnMemory, done: make(chan struct{}),
-		out: make(map[[idLen]byte]*outgoing), links: make(map[*link]struct{}),
+		out: make(map[[idLen]byte]*outgoing), met: make(map[netip.AddrPort]meeting), links: make(map[*link]struct{}),
 		binds: make(map[netip.AddrPort]*Rendezvous),
 		flows: [2]map[flow]struct{}{make(map[flow]struct{}), make(map[flow]struct{})},
 	}
@@ -113,6 +128,7 @@ func (n *Node) unlink(l *link) {
 	if o := n.out[l.peer]; o != nil && o.l == l {
 		delete(n.out, l.peer)
 	}
+	maps.DeleteFunc(n.met, func(_ netip.AddrPort, m meeting) bool { return m.l == l })
 }
 
 // Close closes the rendezvous, ends dials, and ends links that have no connections. Others end with their last
@@ -178,17 +194,25 @@ func (n *Node) dialFrom(ctx context.Context, local, remote netip.AddrPort) (*end
 		return nil, n.failure("dial", provider.StatusAddrInUse, nil)
 	}
 	for try := 0; ; try++ {
-		l, err := n.linkTo(ctx, remote)
+		l, err := n.metAt(remote), error(nil)
+		again := l != nil // perhaps to no avail, and then the rendezvous tells
+		if !again {
+			l, err = n.linkTo(ctx, remote)
+		}
 		if err == nil {
 			var e *endpoint
 			var entered bool
 			if e, entered, err = l.dial(ctx, local, remote); err == nil {
 				return e, nil
 			}
-			if errors.Is(err, errLost) && try < 2 && ctx.Err() == nil && !n.closed.Load() {
-				// It may have been idle for too long. Its rendezvous tells.
-				l.abort()
-				<-l.done
+			lost := errors.Is(err, errLost) // it may have been idle for too long
+			gone := again && provider.StatusOf(err) == provider.StatusNoListener
+			if (lost && try < 2 || gone) && ctx.Err() == nil && !n.closed.Load() {
+				n.forgetMeeting(remote)
+				if lost {
+					l.abort()
+					<-l.done
+				}
 				if entered && !n.join(flow{local, remote}, true) {
 					return nil, n.failure("dial", provider.StatusAddrInUse, nil)
 				}
@@ -201,6 +225,35 @@ func (n *Node) dialFrom(ctx context.Context, local, remote netip.AddrPort) (*end
 		n.leave(flow{local, remote}, true)
 		return nil, n.dialError(ctx, err)
 	}
+}
+
+// metAt returns the link that a rendezvous at a has just led to, nil if there is none.
+func (n *Node) metAt(a netip.AddrPort) *link {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if m, ok := n.met[a]; ok && time.Now().Before(m.until) {
+		return m.l
+	}
+	return nil
+}
+
+func (n *Node) forgetMeeting(a netip.AddrPort) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.met, a)
+}
+
+// remember notes that a rendezvous at a has led to l.
+func (n *Node) remember(a netip.AddrPort, l *link) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, alive := n.links[l]; !alive {
+		return
+	}
+	if len(n.met) >= maxMeetings {
+		clear(n.met)
+	}
+	n.met[a] = meeting{l, time.Now().Add(meetingTime)}
 }
 
 // dialError brings an error into the form of the interface.

@@ -272,7 +272,11 @@ func (n *Node) linkTo(ctx context.Context, a netip.AddrPort) (*link, error) {
 	for _, c := range candidates(a) {
 		conn, err := n.connect(ctx, n.name(c))
 		if err == nil {
-			return n.meet(ctx, conn)
+			l, err := n.meet(ctx, conn)
+			if err == nil {
+				n.remember(a, l)
+			}
+			return l, err
 		}
 		if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) {
 			return nil, &provider.Error{Status: provider.StatusLink, Err: errors.New(err.Error())}
