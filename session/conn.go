@@ -446,11 +446,8 @@ func (c *Conn) signal() {
 	if c.wr.parked() && (c.core.writable() || c.epClosed) {
 		c.wr.wake()
 	}
-	if c.core.urg != nil {
-		c.signalUrgent()
-	}
-	if c.core.susp != nil {
-		c.signalSuspend()
+	if c.core.aside {
+		c.signalAside()
 	}
 }
 

@@ -64,24 +64,15 @@ type core struct {
 	cache      regcache.Limits
 	peerReader bool // the peer can RDMA-read
 
-	features uint32  // those that both ends have
-	offers   uint32  // those of this end
-	urg      *urgent // nil until there is something urgent
-
-	// Handing over.
-	susp     *suspension // nil: none
-	suspends uint64      // number of the last one of this end
-	goOnSoon uint64      // number of one that was called off, to be told
-	dialer   bool        // this end gives way where both begin one
-	paused   bool        // no data leaves
-	muted    bool        // nothing leaves but credits, and the peer is about to go; abortSent is set, too
-
 	// Ending.
 	closing    bool // Close: clean, everything sent is still delivered
 	closeSent  bool
 	ackWanted  bool // answer the peer's kindClose
 	aborting   bool
 	abortSent  bool
+	paused     bool // no data leaves, for a hand-over
+	aside      bool // there is something beside the stream, see aside.go
+	asideOut   bool // of which something waits to leave
 	abortCode  uint64
 	ended      bool  // OpDisconnect, or the endpoint refused a send as disconnected
 	done       bool  // nothing more to do: the endpoint may be closed
@@ -96,6 +87,17 @@ type core struct {
 
 	comps [8]provider.Completion
 	stats Stats
+
+	features uint32 // those that both ends have
+	offers   uint32 // those of this end
+
+	// Beside the stream.
+	urg      *urgent     // nil until there is something urgent
+	susp     *suspension // the last hand-over; nil: none
+	suspends uint64      // number of the last one of this end
+	goOnSoon uint64      // number of one that was called off, to be told
+	dialer   bool        // this end gives way where both begin one
+	muted    bool        // nothing leaves but credits, and the peer is about to go; abortSent is set, too
 }
 
 // item is a piece of the received stream: data in a posted buffer (gen >= 0), or in a buffer of our own (gen < 0).

@@ -286,9 +286,6 @@ func (c *core) pump() {
 		c.pongWanted = false
 		c.post(kindPong, 0, c.pong, 0, nil, false)
 	}
-	if c.urg != nil {
-		c.pumpUrgent()
-	}
 	c.pumpInbound()
 	c.pumpOutbound()
 	c.tellBlocked()
@@ -311,12 +308,8 @@ func (c *core) pump() {
 		c.closeSent = true
 		c.post(kindClose, 0, 0, 0, nil, true)
 	}
-	if c.goOnSoon != 0 && c.canControl() {
-		c.post(kindGoOn, 0, c.goOnSoon, 0, nil, true)
-		c.goOnSoon = 0
-	}
-	if c.susp != nil {
-		c.pumpSuspend()
+	if c.aside {
+		c.pumpAside()
 	}
 	c.creditIfDue()
 }
@@ -440,5 +433,5 @@ func (c *core) finish() {
 func (c *core) pending() bool {
 	return len(c.held) > 0 || c.in.busy && c.in.read || c.finWanted && !c.finSent || c.growWanted || c.drainAsked || c.draining ||
 		c.ackWanted || c.pongWanted || c.win.telling || c.in.doneWanted || c.in.targetWanted || c.in.untarget || c.send.want != 0 ||
-		c.urg != nil && c.urg.pending() || c.susp != nil && c.susp.pending() || c.goOnSoon != 0
+		c.asideOut
 }

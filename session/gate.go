@@ -23,6 +23,7 @@ func (c *Conn) await(ctx context.Context, g *gate) {
 	}
 	ch := g.ch
 	g.n++ // from here on signal wakes it
+	c.core.note()
 	c.unlock()
 	select {
 	case <-ch:
@@ -30,4 +31,5 @@ func (c *Conn) await(ctx context.Context, g *gate) {
 	}
 	c.mu.Lock()
 	g.n--
+	c.core.note()
 }

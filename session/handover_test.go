@@ -436,3 +436,31 @@ func TestHandoverBoth(t *testing.T) {
 	}
 	assert.Equal(t, 30, won[0]+won[1], "%v", won)
 }
+
+// The link is lost, silently or not, while the peer has not answered.
+func TestHandoverMeanwhileLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, emu.Config{}, emu.Config{}, session.Config{})
+		ends := r.connect()
+		require.True(t, emu.DropLink(r.eps[0]))
+		start := time.Now()
+		_, err := ends[0].Handover(context.Background())
+		assert.Equal(t, context.DeadlineExceeded, err)
+		assert.Equal(t, 10*time.Second, time.Since(start))
+
+		failed := make(chan error)
+		go func() { _, err := ends[0].Handover(context.Background()); failed <- err }()
+		synctest.Wait()
+		start = time.Now()
+		require.True(t, emu.CutLink(r.eps[0]))
+		assert.Equal(t, syscall.ECONNRESET, <-failed)
+		assert.Zero(t, time.Since(start))
+
+		ends = r.connect()
+		require.True(t, emu.DropLink(r.eps[0]))
+		go func() { _, err := ends[0].Handover(context.Background()); failed <- err }()
+		synctest.Wait()
+		require.NoError(t, ends[0].Close())
+		assert.Equal(t, net.ErrClosed, <-failed)
+	})
+}

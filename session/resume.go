@@ -52,5 +52,6 @@ func (c *core) load(s *State) {
 			u.queue.push(urgentItem{append([]byte(nil), it.data...), it.mark})
 		}
 		u.takenWanted = u.taken > 0 // the last word on it may have been lost
+		c.note()
 	}
 }

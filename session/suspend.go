@@ -102,6 +102,7 @@ func (c *core) suspend() error {
 	}
 	c.suspends++
 	c.susp = &suspension{leaving: true, number: c.suspends}
+	c.note()
 	c.paused = true
 	c.revokeOutbound()
 	c.pump()
@@ -154,9 +155,9 @@ func (c *core) suspendAsked(number uint64) error {
 		}
 		s.err = ErrHandoverBusy
 		c.endSuspend()
-		s.wait.wake()
 	}
 	c.susp = &suspension{number: number}
+	c.note()
 	c.paused = true
 	c.revokeOutbound()
 	return nil
@@ -193,6 +194,7 @@ func (c *core) stay(s *suspension) {
 	c.endSuspend()
 	if s.sent && s.err == nil && !c.ended {
 		c.goOnSoon = s.number
+		c.note()
 	}
 	c.pump()
 }
@@ -216,10 +218,12 @@ func (c *core) endSuspend() {
 		c.muted, c.abortSent = false, false
 	}
 	c.paused = false
+	c.note()
 }
 
-// close ends the wait for a new end.
+// close ends the waits for an answer, and for a new end.
 func (s *suspension) close() {
+	s.wait.wake()
 	if s.stop != nil {
 		s.stop()
 		s.stop = nil
@@ -235,6 +239,7 @@ func (c *core) dropSuspend() {
 		c.muted = false
 		c.susp.over = true
 		c.susp.close()
+		c.note()
 	}
 }
 
@@ -264,6 +269,7 @@ func (c *core) rebound(fresh *core) {
 		n.urg.takenWanted = true // the last word on it may have been lost
 	}
 	*c = n
+	c.note()
 }
 
 // unbind ends the use of the old endpoint, which is closed: what was received moves to memory of our own. It returns

@@ -109,6 +109,7 @@ func (c *core) urgentArrived(mark uint64, p []byte) error {
 	c.stats.UrgentReceived++
 	if c.deaf {
 		u.taken, u.takenWanted = u.taken+1, true
+		c.note()
 		return nil
 	}
 	u.queue.push(urgentItem{append([]byte(nil), p...), mark})
@@ -133,6 +134,7 @@ func (c *core) takeUrgent() (m Urgent, ok bool, err error) {
 		it := u.queue.pop()
 		if !c.deaf { // else they are taken, for the peer, already
 			u.taken, u.takenWanted = u.taken+1, true
+			c.note()
 			c.pump()
 		}
 		return Urgent{it.data, int64(it.mark - c.readPosition())}, true, nil
@@ -151,6 +153,7 @@ func (c *core) takeUrgent() (m Urgent, ok bool, err error) {
 // deafUrgent lets the peer go on: what it sends from now on is dropped.
 func (c *core) deafUrgent() {
 	c.urg.taken, c.urg.takenWanted = c.urg.arrived, true
+	c.note()
 	c.pump()
 }
 
