@@ -80,13 +80,14 @@ func (s *Switch) dialTCP(ctx context.Context, d *net.Dialer, network, address st
 		single:  len(t.dests) == 1,
 		abort:   Result.abort,
 	}
+	began := time.Now()
 	res, sanErr, err := r.run(ctx)
-	return s.judge(network, d, dst, res, sanErr, err)
+	return s.judge(network, d, dst, began, res, sanErr, err)
 }
 
 // judge turns the outcome of a race into that of Dial. It remembers that the SAN has failed where TCP has
 // not.
-func (s *Switch) judge(network string, d *net.Dialer, dst destination, res Result, sanErr, err error) (Result, error) {
+func (s *Switch) judge(network string, d *net.Dialer, dst destination, began time.Time, res Result, sanErr, err error) (Result, error) {
 	var f *failure
 	errors.As(sanErr, &f)
 	switch {
@@ -99,7 +100,7 @@ func (s *Switch) judge(network string, d *net.Dialer, dst destination, res Resul
 		return res, nil
 	case f == nil:
 		res.Route.Reason = ReasonRaceLost
-		s.negatives.late(dst.addr, errLate)
+		s.negatives.late(dst.addr, errLate, began)
 		return res, nil
 	}
 	res.Route.Reason, res.Route.Peer, res.Route.Err = reasonOf(f.err), peerReasonOf(f.err), f.err

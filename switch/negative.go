@@ -21,11 +21,13 @@ type negatives struct {
 type negative struct {
 	err   error
 	until time.Time
-	late  int // lost races, as long as they are too few to tell; err is nil
+	late  int       // lost races, as long as they are too few to tell; err is nil
+	lost  time.Time // when the last of them was
 }
 
 // lateLimit is how many races in a row the SAN has to lose until that is remembered. One says little where both ends are
-// on a host that is busy, and keeping connections off the SAN costs more than another head start.
+// on a host that is busy, and keeping connections off the SAN costs more than another head start. Races that were run
+// together, as a client does that opens many connections at a time, count as one.
 const lateLimit = 3
 
 func newNegatives(ttl time.Duration) *negatives {
@@ -45,12 +47,13 @@ func (n *negatives) get(dst netip.AddrPort) error {
 }
 
 // add remembers that dst could not be reached because of err.
-func (n *negatives) add(dst netip.AddrPort, err error) { n.put(dst, err, 0) }
+func (n *negatives) add(dst netip.AddrPort, err error) { n.put(dst, err, time.Time{}) }
 
-// late notes that the SAN has lost a race to dst, and remembers err once that has become a habit.
-func (n *negatives) late(dst netip.AddrPort, err error) { n.put(dst, err, 1) }
+// late notes that the SAN has lost a race to dst that began at began, and remembers err once that has become a habit.
+func (n *negatives) late(dst netip.AddrPort, err error, began time.Time) { n.put(dst, err, began) }
 
-func (n *negatives) put(dst netip.AddrPort, err error, late int) {
+// put is add, or late if began is not zero.
+func (n *negatives) put(dst netip.AddrPort, err error, began time.Time) {
 	if n.ttl <= 0 {
 		return
 	}
@@ -61,13 +64,20 @@ func (n *negatives) put(dst netip.AddrPort, err error, late int) {
 	if !ok && len(n.m) >= maxNegatives {
 		n.shrink(now)
 	}
-	if late > 0 && now.Before(before.until) {
-		late += before.late
+	late := 0
+	if !began.IsZero() {
+		late = 1
+		if now.Before(before.until) && before.late > 0 {
+			late = before.late
+			if began.After(before.lost) {
+				late++
+			}
+		}
+		if late < lateLimit {
+			err = nil
+		}
 	}
-	if late > 0 && late < lateLimit {
-		err = nil
-	}
-	n.m[dst] = negative{err: err, until: now.Add(n.ttl), late: late}
+	n.m[dst] = negative{err: err, until: now.Add(n.ttl), late: late, lost: now}
 }
 
 // won notes that the SAN was fast enough.

@@ -70,9 +70,14 @@ func TestLateIsForgiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := errors.New("late")
 		n := newNegatives(30 * time.Second)
+		lose := func() {
+			time.Sleep(time.Millisecond)
+			n.late(dst1, late, time.Now())
+			time.Sleep(time.Millisecond)
+		}
 		for range 2 {
 			for range lateLimit - 1 {
-				n.late(dst1, late)
+				lose()
 				assert.NoError(t, n.get(dst1))
 			}
 			n.won(dst1)
@@ -80,15 +85,35 @@ func TestLateIsForgiven(t *testing.T) {
 		for range lateLimit {
 			time.Sleep(30 * time.Second)
 			assert.NoError(t, n.get(dst1))
-			n.late(dst1, late)
+			lose()
 		}
 		assert.NoError(t, n.get(dst1), "they were not in a row")
 		for range lateLimit - 1 {
-			n.late(dst1, late)
+			lose()
 		}
 		assert.Equal(t, late, n.get(dst1))
 		n.won(dst1)
 		assert.NoError(t, n.get(dst1))
 		assert.Empty(t, n.m)
+	})
+}
+
+// A client that opens many connections at a time is not kept off the SAN because all of them were slow.
+func TestLateTogetherIsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := errors.New("late")
+		n := newNegatives(30 * time.Second)
+		for range lateLimit - 1 {
+			time.Sleep(time.Millisecond)
+			began := time.Now()
+			for range 10 {
+				time.Sleep(time.Millisecond)
+				n.late(dst1, late, began)
+				assert.NoError(t, n.get(dst1))
+			}
+		}
+		time.Sleep(time.Millisecond)
+		n.late(dst1, late, time.Now())
+		assert.Equal(t, late, n.get(dst1))
 	})
 }
