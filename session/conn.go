@@ -145,11 +145,13 @@ func (c *Conn) read(p []byte) (int, error) {
 		if n > 0 || err != nil {
 			return n, err
 		}
-		if op, begun := c.core.pull(p); begun {
-			if n := c.readPiece(op); n > 0 {
-				return n, nil
+		if c.core.canPull() {
+			if op, begun := c.core.pull(p); begun {
+				if n := c.readPiece(op); n > 0 {
+					return n, nil
+				}
+				continue
 			}
-			continue
 		}
 		if err := c.sleep(&c.rd, &c.rdl); err != nil {
 			return 0, err
