@@ -277,3 +277,37 @@ func TestPassMalformed(t *testing.T) {
 		client.Close()
 	}
 }
+
+// Nothing is left of many hand-overs: no descriptor, and at the end of the package no goroutine.
+func TestHandoverLeavesNothing(t *testing.T) {
+	sw := newSwitch(t, true)
+	client, server, err := (path{name: "san", listen: listenWith(sw), dialWith: dialWith(sw)}).connect("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ends := []net.Conn{client, server}
+	d := sannet.Dialer{Switch: sw}
+	descriptors := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		return len(entries)
+	}
+	var before int
+	for i := range 200 {
+		state, err := ends[i%2].(*sannet.Conn).Handover(context.Background())
+		require.NoError(t, err)
+		ends[i%2], err = d.Resume(context.Background(), state)
+		require.NoError(t, err)
+		if i == 20 {
+			before = descriptors()
+		}
+	}
+	_, err = ends[0].Write([]byte("still"))
+	require.NoError(t, err)
+	_, err = io.ReadFull(ends[1], make([]byte, 5))
+	require.NoError(t, err)
+	for deadline := time.Now().Add(stuck); descriptors() > before+2; time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(deadline), "%d descriptors, there were %d", descriptors(), before)
+	}
+	for _, c := range ends {
+		c.Close()
+	}
+}

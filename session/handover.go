@@ -25,12 +25,21 @@ func (c *Conn) Handover(ctx context.Context) (state []byte, err error) {
 	defer cancel()
 	c.mu.Lock()
 	defer c.unlock()
-	if c.closed.Load() {
-		return nil, net.ErrClosed
-	}
-	c.core.poll()
-	if err := c.core.suspend(); err != nil {
-		return nil, err
+	for {
+		if c.closed.Load() {
+			return nil, net.ErrClosed
+		}
+		c.core.poll()
+		err := c.core.suspend()
+		if err == nil {
+			break
+		}
+		// Where the peer's new end is there already, and may know, it is only a moment until that is over.
+		s := c.core.susp
+		if err != ErrHandoverBusy || s.leaving || !s.opened.Load() || ctx.Err() != nil {
+			return nil, err
+		}
+		c.await(ctx, &s.wait)
 	}
 	s := c.core.susp
 	for s.ticket == nil && s.err == nil {
