@@ -41,7 +41,7 @@ type Config struct {
 	MaxMessage    int // 1 MiB; at most 1 GiB
 	MaxInline     int // as MaxMessage; negative: none
 	MaxRDMA       int // 1 GiB
-	RDMAThreshold int // 16 KiB
+	RDMAThreshold int // 32 KiB
 	MaxRecvs      int // 4096
 	MaxSends      int // 4096
 	MaxRDMAs      int // 256
@@ -122,7 +122,7 @@ func New(c Config) (*Provider, error) {
 	p.attr = provider.Attributes{
 		MaxMessage:        min(or(c.MaxMessage, 1<<20), maxMessage),
 		MaxRDMA:           or(c.MaxRDMA, 1<<30),
-		RDMAThreshold:     or(c.RDMAThreshold, 16<<10),
+		RDMAThreshold:     or(c.RDMAThreshold, 32<<10),
 		MaxRecvs:          or(c.MaxRecvs, 4096),
 		MaxSends:          or(c.MaxSends, 4096),
 		MaxRDMAs:          or(c.MaxRDMAs, 256),
