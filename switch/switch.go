@@ -15,7 +15,7 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultHeadStart   = 50 * time.Millisecond
+	DefaultHeadStart   = 250 * time.Millisecond // as RFC 8305 has it between two attempts
 	DefaultNegativeTTL = 30 * time.Second
 )
 

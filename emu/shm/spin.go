@@ -108,14 +108,18 @@ func (e *endpoint) yield() bool {
 	}
 	for range limit {
 		unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		before := now
+		now = time.Since(epoch)
+		long := now-before > yieldGuard
+		if long {
+			guard(now)
+		}
 		if e.ready() {
 			e.yielding.note(true)
 			return true
 		}
-		before := now
-		if now = time.Since(epoch); now-before > yieldGuard {
-			guard(now)
-			return e.ready()
+		if long {
+			return false
 		}
 	}
 	e.yielding.note(false)
