@@ -415,10 +415,6 @@ func TestDialSANOnly(t *testing.T) {
 
 // Contexts end a dial with the error that net has for it, wherever it is.
 func TestDialContext(t *testing.T) {
-	f := newFaulty(t, emu.Config{})
-	s := newSwitch(t, Config{HeadStart: patient, NegativeTTL: -1, Session: session.Config{Timeout: time.Minute}}, f)
-	l := listen(t, s, "tcp", "127.0.0.1:0")
-	address := l.Addr().String()
 	for _, stage := range []struct {
 		name  string
 		fault func(f *faulty, reached func())
@@ -431,13 +427,16 @@ func TestDialContext(t *testing.T) {
 			}
 		}},
 		{"negotiation", func(f *faulty, reached func()) {
-			f.dial = nil
 			answer(nil)(f)
 			f.dialed.sent = reached
 		}},
 	} {
 		for _, network := range []string{"tcp", "san"} {
 			t.Run(stage.name+" "+network, func(t *testing.T) {
+				f := newFaulty(t, emu.Config{})
+				s := newSwitch(t, Config{HeadStart: patient, NegativeTTL: -1, Session: session.Config{Timeout: time.Minute}}, f)
+				l := listen(t, s, "tcp", "127.0.0.1:0")
+				address := l.Addr().String()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				stage.fault(f, cancel)

@@ -36,10 +36,10 @@ func (r *race) run(ctx context.Context) (res Result, sanErr, err error) {
 		Result
 		err error
 	}
-	start := func(leg func(context.Context) (Result, error)) chan outcome {
+	start := func(ctx context.Context, leg func(context.Context) (Result, error)) chan outcome {
 		c := make(chan outcome)
 		go func() {
-			res, err := leg(legs)
+			res, err := leg(ctx)
 			select {
 			case c <- outcome{res, err}:
 			case <-returned:
@@ -51,12 +51,12 @@ func (r *race) run(ctx context.Context) (res Result, sanErr, err error) {
 		return c
 	}
 
-	san := start(r.san)
+	san := start(legs, r.san)
 	var tcp chan outcome // nil until TCP has started
 	var tcpErr error     // not nil once it has failed
-	startTCP := func() {
+	startTCP := func(ctx context.Context) {
 		if tcp == nil && tcpErr == nil {
-			tcp = start(r.tcp)
+			tcp = start(ctx, r.tcp)
 		}
 	}
 	timer := time.NewTimer(r.lead)
@@ -70,7 +70,7 @@ func (r *race) run(ctx context.Context) (res Result, sanErr, err error) {
 			timer.Reset(r.lead)
 
 		case <-timer.C:
-			startTCP()
+			startTCP(legs)
 
 		case <-done:
 			// TCP's error for a context that has ended is net's own.
@@ -78,7 +78,7 @@ func (r *race) run(ctx context.Context) (res Result, sanErr, err error) {
 			if tcpErr != nil {
 				return Result{}, sanErr, tcpErr
 			}
-			startTCP()
+			startTCP(ctx) // legs may hear of it later, and a connection be made meanwhile
 
 		case o := <-san:
 			san, sanErr = nil, o.err
@@ -88,7 +88,7 @@ func (r *race) run(ctx context.Context) (res Result, sanErr, err error) {
 			if tcpErr != nil {
 				return Result{}, sanErr, tcpErr
 			}
-			startTCP()
+			startTCP(legs)
 
 		case o := <-tcp:
 			if o.err == nil {
