@@ -19,6 +19,7 @@ type waiter struct {
 	state   atomic.Uint32
 	ch      chan struct{}                    // capacity 1
 	sleeper atomic.Pointer[provider.Sleeper] // nil: the provider has none
+	seat    atomic.Pointer[provider.Sleeper] // that it is seated in: sleeper changes with a hand-over
 }
 
 const (
@@ -47,6 +48,7 @@ func (w *waiter) sit() provider.Sleeper {
 	if p == nil || !(*p).Seat() {
 		return nil
 	}
+	w.seat.Store(p) // before wake can find it seated
 	if w.state.CompareAndSwap(parked, seated) {
 		return *p
 	}
@@ -70,12 +72,12 @@ func (w *waiter) wake() bool {
 			return true
 		}
 		if w.state.CompareAndSwap(seated, awake) { // it has just sat down
-			(*w.sleeper.Load()).Interrupt()
+			(*w.seat.Load()).Interrupt()
 			return true
 		}
 	case seated:
 		if w.state.CompareAndSwap(seated, awake) {
-			(*w.sleeper.Load()).Interrupt()
+			(*w.seat.Load()).Interrupt()
 			return true
 		}
 	}

@@ -84,3 +84,24 @@ func TestWaiterSeat(t *testing.T) {
 		assert.Empty(t, w[i].ch, "a wake-up was left over")
 	}
 }
+
+// Who sleeps in the seat is woken there, also when the provider's endpoint has changed meanwhile, or has none any more.
+func TestWaiterSeatChanges(t *testing.T) {
+	old, fresh := &bench{sleep: make(chan struct{}, 1)}, &bench{sleep: make(chan struct{}, 1)}
+	for _, next := range []*bench{fresh, nil} {
+		var w waiter
+		var s, n provider.Sleeper = old, next
+		w.ch = make(chan struct{}, 1)
+		w.sleeper.Store(&s)
+		w.park()
+		seat := w.sit()
+		assert.Same(t, old, seat)
+		if w.sleeper.Store(&n); next == nil {
+			w.sleeper.Store(nil)
+		}
+		assert.True(t, w.wake())
+		w.rise(seat, false)
+		assert.False(t, w.parked())
+		assert.Empty(t, fresh.sleep)
+	}
+}

@@ -76,7 +76,9 @@ type endpoint struct {
 	pausing  score // these two belong to the one who spins
 	yielding score
 	roused   atomic.Bool // by Interrupt
-	stale    []block     // to be given back when the peer is gone
+	rise     func(uintptr) bool
+	seen     uint32  // events taken when risen was called last
+	stale    []block // to be given back when the peer is gone
 	answer   chan error
 	accepted bool
 
@@ -287,7 +289,7 @@ func (e *endpoint) sendFailed(s *provider.Send, st provider.Status) {
 // emit gives the peer an event. Called with mu held.
 func (e *endpoint) emit(k kind, arg uint8, n int, flag uint64, urgent bool) {
 	published()
-	e.out.events[e.events%slots].Store(packEvent(k, arg, n, flag, e.events))
+	e.out.events[e.events%slots].Swap(packEvent(k, arg, n, flag, e.events)) // see words
 	e.events++
 	if k == evRequest {
 		e.l.post(e.id) // the device works for it, whether or not anybody sleeps
@@ -504,7 +506,7 @@ func (e *endpoint) Arm(w provider.Wake) (ready bool) {
 	if !e.closed {
 		e.armed = w
 		if word := e.arming(); !e.over && e.in.arm.Load() != word {
-			e.in.arm.Store(word)
+			e.in.arm.Swap(word) // see words
 		}
 	}
 	e.drain()
@@ -550,7 +552,7 @@ func (e *endpoint) attend() {
 	if e.armed != 0 && e.waiting(e.armed) {
 		e.rouse(true)
 	} else if e.armed != 0 && !e.over {
-		e.in.arm.Store(e.arming())
+		e.in.arm.Swap(e.arming()) // see words
 		e.drain()
 	}
 	e.mu.Unlock()
@@ -587,6 +589,9 @@ func (e *endpoint) end(cause provider.Status) {
 		}
 	}
 	e.rouse(true)
+	if e.sits {
+		e.Interrupt() // also if it is not armed, as in Close
+	}
 	e.l.sendFin(e.id, cause)
 	e.retire()
 }

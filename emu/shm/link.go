@@ -409,11 +409,14 @@ func (l *link) dispatch() {
 			l.hdr.sleeps.Store(0)
 			if l.scan() {
 				idle = 0
-			} else if idle++; idle > maxFalseRings {
-				time.Sleep(time.Millisecond) // a peer that rings for nothing
+			} else if idle++; idle > 100*maxFalseRings {
+				l.abort() // a peer that rings for nothing
+				return true
+			} else if idle > maxFalseRings {
+				time.Sleep(time.Millisecond)
 			}
-			l.hdr.sleeps.Store(1)
-			if !l.hdr.any() { // looked at after sleeps is set: a later one rings
+			l.hdr.sleeps.Swap(1) // see words
+			if !l.hdr.any() {    // looked at after sleeps is set: a later one rings
 				return false
 			}
 		}

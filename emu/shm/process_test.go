@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -471,7 +472,7 @@ func TestWake(t *testing.T) {
 	x, err := e.Extension(provider.GUIDSpinner)
 	require.NoError(t, err)
 	spinner := x.(provider.Spinner)
-	limit := time.AfterFunc(10*time.Minute, func() { panic("a wake-up was lost") })
+	limit := time.AfterFunc(10*time.Minute, func() { debug.SetTraceback("all"); panic("a wake-up was lost") })
 	if rounds <= 3000 {
 		limit.Reset(time.Minute)
 	}

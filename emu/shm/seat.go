@@ -3,18 +3,27 @@
 package shm
 
 import (
+	"errors"
 	"os"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // seat lets one waiter of a link sleep with a doorbell of its own, so that it is woken without the dispatcher, whose hop
 // costs as much as all the rest. Only a waiter that is alone gets it: where there are many, the dispatcher
 // wakes them in one go.
+//
+// No wake-up is lost. The sleeper arms with the seated bit, then drains, and only then waits; the peer stores its event, then
+// takes the arming, and then rings. So either the sleeper's drain finds the event, or the peer finds the arming. The netpoller
+// keeps an edge from before risen looked for the waiting after it. A ring for an arming from
+// before, or for another endpoint, costs one more look. What wakes from this side, which is Interrupt, trusts nothing that
+// is shared with the peer: it may drain or fill the counter of the eventfd, and change its flags.
 type seat struct {
 	taken  atomic.Bool
 	abused atomic.Bool // the peer rings for nothing
-	idle   int         // false rings in a row; of who has taken it
+	fresh  bool        // risen is called for the first time; of who has taken it, like idle
+	idle   int         // false rings in a row
 	bell   *os.File
 	conn   syscall.RawConn
 	peer   int // the peer's
@@ -37,6 +46,9 @@ func (e *endpoint) Seat() bool {
 	}
 	e.mu.Lock()
 	e.sits = true
+	if e.rise == nil {
+		e.rise = func(uintptr) bool { return e.risen() }
+	}
 	e.mu.Unlock()
 	return true
 }
@@ -45,7 +57,12 @@ func (e *endpoint) Seat() bool {
 func (e *endpoint) Sleep(ready bool) {
 	s := &e.l.seat
 	if !ready {
-		s.conn.Read(func(uintptr) bool { return e.risen(s) }) // fails when the link has ended
+		s.fresh = true
+		// It fails when the link has ended, or after an Interrupt, perhaps one that found nobody. A further Interrupt whose deadline
+		// is lifted here has set roused before.
+		if err := s.conn.Read(e.rise); errors.Is(err, os.ErrDeadlineExceeded) {
+			s.bell.SetReadDeadline(time.Time{})
+		}
 	}
 	e.mu.Lock()
 	e.sits = false
@@ -53,11 +70,14 @@ func (e *endpoint) Sleep(ready bool) {
 		e.armed = 0 // used up
 	}
 	e.mu.Unlock()
+	if s.abused.Load() {
+		s.bell.Close() // further rings cost nothing
+	}
 	s.taken.Store(false)
 }
 
 // risen reports whether Sleep is over. The peer rings after it has taken the arming.
-func (e *endpoint) risen(s *seat) bool {
+func (e *endpoint) risen() bool {
 	if e.roused.Swap(false) {
 		return true
 	}
@@ -66,20 +86,27 @@ func (e *endpoint) risen(s *seat) bool {
 	if e.over {
 		return true
 	}
-	rung := e.in.arm.Load() == 0
-	if rung && e.arrived() {
+	s := &e.l.seat
+	arrived := e.arrived()
+	switch {
+	case arrived || e.head != e.seen: // for each event there is one ring, which may be late
 		s.idle = 0
-	} else if s.idle++; s.idle > maxFalseRings {
-		s.abused.Store(true)
-		return true
+	case s.fresh: // nobody has rung
+	default:
+		if s.idle++; s.idle > maxFalseRings {
+			s.abused.Store(true)
+			return true
+		}
 	}
-	return rung
+	s.fresh = false
+	e.seen = e.head
+	return arrived || e.in.arm.Load() == 0 // whatever a hostile peer has put there
 }
 
 // Interrupt implements provider.Sleeper.
 func (e *endpoint) Interrupt() {
-	e.roused.Store(true)
-	e.l.seat.conn.Control(ringSelf)
+	e.roused.Store(true) // before the deadline, see Sleep
+	e.l.seat.bell.SetReadDeadline(past)
 }
 
-func ringSelf(fd uintptr) { ring(int(fd)) }
+var past = time.Unix(1, 0)

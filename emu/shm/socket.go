@@ -205,9 +205,10 @@ func closeAll(files []int) {
 	}
 }
 
-// newBell returns an eventfd, and the same for the netpoller.
+// newBell returns an eventfd, and the same for the netpoller. Its counter is never zero, so that it is always readable, and
+// whatever is added is a new edge.
 func newBell() (*os.File, int, error) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	fd, err := unix.Eventfd(1, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return nil, -1, err
 	}
