@@ -45,11 +45,15 @@ func (e *endpoint) Seat() bool {
 		return false
 	}
 	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.over { // nothing comes any more, so that Sleep would return at once, time and again
+		s.taken.Store(false)
+		return false
+	}
 	e.sits = true
 	if e.rise == nil {
 		e.rise = func(uintptr) bool { return e.risen() }
 	}
-	e.mu.Unlock()
 	return true
 }
 

@@ -97,6 +97,23 @@ func TestSeat(t *testing.T) {
 	}
 }
 
+// TestSeatAfterTheEnd: an endpoint that is over has no seat. A session that waits for its peer's new end would not sleep in
+// it, but spin.
+func TestSeatAfterTheEnd(t *testing.T) {
+	_, e, peer, _ := target(t)
+	x := e.Endpoint.(*endpoint)
+	peer.Close()
+	require.Equal(t, provider.OpDisconnect, e.next().Op)
+	require.Eventually(t, func() bool {
+		for range soloWaits + 1 { // the witness waits, too
+			x.Spin()
+		}
+		return x.alone()
+	}, 10*time.Second, time.Millisecond)
+	require.False(t, x.Seat())
+	require.False(t, x.l.seat.taken.Load(), "it is left to others")
+}
+
 // TestSeatInterrupts interrupts sleeps at any moment, and none is left over but as the one that ends for no reason.
 func TestSeatInterrupts(t *testing.T) {
 	_, e, peer, _ := target(t)
