@@ -35,13 +35,14 @@ import (
 // ends when its input does.
 
 var roles = map[string]func(s *san, l provider.Listener) error{
-	"echo":  serveWith(echo),
-	"sum":   serveWith(sum),
-	"sink":  serveWith(copyOut),
-	"mute":  serveWith(func(c net.Conn) { select {} }),
-	"deaf":  func(*san, provider.Listener) error { select {} },
-	"plain": plain,
-	"full":  serveWith(func(c net.Conn) { fill(); echo(c) }),
+	"echo":   serveWith(echo),
+	"sum":    serveWith(sum),
+	"sink":   serveWith(copyOut),
+	"mute":   serveWith(func(c net.Conn) { select {} }),
+	"deaf":   func(*san, provider.Listener) error { select {} },
+	"plain":  plain,
+	"full":   serveWith(func(c net.Conn) { fill(); echo(c) }),
+	"random": random,
 }
 
 func play(role string) int {

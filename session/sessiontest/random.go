@@ -46,42 +46,75 @@ func New(seed uint64, largest, budget int) (*Traffic, session.Config) {
 // end is one end.
 type end struct {
 	c          *session.Conn
-	sent       uint64
-	got        uint64
-	moved      *atomic.Uint64 // bytes read at both ends, to tell slow from stuck
+	moved      *atomic.Uint64 // bytes read at all ends of this process, to tell slow from stuck
 	acted      atomic.Bool    // it has closed or dropped something before its time
 	deaf       bool           // CloseRead
-	wErr, rErr error          // that ended writing and reading
+	sent       uint64
+	got        uint64
+	wErr, rErr error // that ended writing and reading
+}
+
+// Result is what an end has come to. It can be passed between processes as JSON.
+type Result struct {
+	Sent, Got  uint64 // bytes written and read
+	Acted      bool   // it has closed or dropped something before its time
+	Deaf       bool   // it has closed reading
+	WriteError string // that ended writing, "" if none did
+	ReadError  string // that ended reading: always one
 }
 
 // Run lets the ends do so, compares the streams with what was written, byte by byte, and closes both.
 func (w *Traffic) Run(t testing.TB, conns [2]*session.Conn) {
-	var ends [2]*end
+	var results [2]Result
 	moved := new(atomic.Uint64)
-	for i, c := range conns {
-		ends[i] = &end{c: c, moved: moved}
-	}
 	var wg sync.WaitGroup
-	for i, e := range ends {
-		wg.Go(func() { w.writer(t, e, i) })
-		wg.Go(func() { w.reader(t, e, i) })
+	for i, c := range conns {
+		wg.Go(func() { results[i] = w.run(t, c, i, moved) })
 	}
 	wg.Wait()
+	w.Compare(t, results)
+	for _, c := range conns {
+		c.Close()
+	}
+}
+
+// RunEnd is Run for end i alone, where the other one is in another process. The caller compares the results, and closes
+// the connection once both ends have one.
+func (w *Traffic) RunEnd(t assert.TestingT, c *session.Conn, i int) Result {
+	return w.run(t, c, i, new(atomic.Uint64))
+}
+
+func (w *Traffic) run(t assert.TestingT, c *session.Conn, i int, moved *atomic.Uint64) Result {
+	e := &end{c: c, moved: moved}
+	var wg sync.WaitGroup
+	wg.Go(func() { w.writer(t, e, i) })
+	wg.Go(func() { w.reader(t, e, i) })
+	wg.Wait()
+	return Result{e.sent, e.got, e.acted.Load(), e.deaf, text(e.wErr), text(e.rErr)}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// Compare compares the results of the two ends.
+func (w *Traffic) Compare(t assert.TestingT, ends [2]Result) {
+	eof := io.EOF.Error()
 	for i, e := range ends {
 		o := ends[1-i]
-		undisturbed := !w.Faulty && !e.acted.Load() && !o.acted.Load()
+		undisturbed := !w.Faulty && !e.Acted && !o.Acted
 		if undisturbed {
-			assert.NoError(t, e.wErr, "end %d", i)
-			assert.Equal(t, io.EOF, e.rErr, "end %d", i)
+			assert.Empty(t, e.WriteError, "end %d", i)
+			assert.Equal(t, eof, e.ReadError, "end %d", i)
 		}
 		// The end of the stream is told truthfully, unless it is only what is left of a broken connection.
-		if undisturbed || e.rErr == io.EOF && e.wErr == nil && o.wErr == nil && !e.acted.Load() && !o.deaf {
-			assert.Equal(t, o.sent, e.got, "end %d", i)
+		if undisturbed || e.ReadError == eof && e.WriteError == "" && o.WriteError == "" && !e.Acted && !o.Deaf {
+			assert.Equal(t, o.Sent, e.Got, "end %d", i)
 		}
-		assert.LessOrEqual(t, e.got, o.sent+uint64(w.Largest))
-	}
-	for _, e := range ends {
-		e.c.Close()
+		assert.LessOrEqual(t, e.Got, o.Sent+uint64(w.Largest))
 	}
 }
 
@@ -107,7 +140,7 @@ func (w *Traffic) deadline(r *rand.Rand) (at time.Time, far bool) {
 	return time.Now().Add(patience), true
 }
 
-func (w *Traffic) writer(t testing.TB, e *end, i int) {
+func (w *Traffic) writer(t assert.TestingT, e *end, i int) {
 	r := rand.New(rand.NewPCG(w.Seed, uint64(10+i)))
 	act := r.IntN(w.Budget)
 	var b []byte
@@ -167,7 +200,7 @@ func (w *Traffic) writer(t testing.TB, e *end, i int) {
 	}
 }
 
-func (w *Traffic) reader(t testing.TB, e *end, i int) {
+func (w *Traffic) reader(t assert.TestingT, e *end, i int) {
 	r := rand.New(rand.NewPCG(w.Seed, uint64(20+i)))
 	var b []byte
 	for {
