@@ -62,7 +62,7 @@ func run(out, only string) (ok bool, err error) {
 
 // moduleRoot is the directory of the module around the working directory.
 func moduleRoot() (string, error) {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sansock").Output()
+	out, err := exec.Command("go", "list", "-f", "{{.Module.Dir}}", "sansock/sannet").Output()
 	if err != nil {
 		return "", fmt.Errorf("not in the repository: %w", err)
 	}
