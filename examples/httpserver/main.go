@@ -5,6 +5,7 @@
 //	go run ./examples/httpserver -mode server -addr :8080        only the server, until interrupted
 //	go run ./examples/httpserver -mode client -addr localhost:8080
 //	curl http://localhost:8080/                                  is served too, over TCP
+//	SANNET_PROVIDERS=none go run ./examples/httpserver           over TCP alone
 package main
 
 import (
@@ -34,7 +35,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.mode, "mode", "both", "server, client, or `both` in one process")
 	flag.StringVar(&o.addr, "addr", "127.0.0.1:0", "`address` to listen on, or to connect to")
-	flag.StringVar(&o.network, "net", "san", "`network`: san takes the SAN where it can and TCP otherwise, tcp takes only TCP")
+	flag.StringVar(&o.network, "net", "tcp", "`network`: tcp takes the SAN where it can, san takes it or fails")
 	flag.BoolVar(&o.tls, "tls", false, "HTTP/2 over TLS instead of HTTP/1.1, with a certificate made for the occasion")
 	flag.StringVar(&o.cert, "cert", "", "`file` with that certificate, which the server writes and the client trusts")
 	flag.IntVar(&o.requests, "requests", 0, "`number` of requests after which to end; 0: 3 for a client, no end for a server")
@@ -59,8 +60,8 @@ func (o options) check() error {
 		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	case o.mode != "server" && o.mode != "client" && o.mode != "both":
 		return fmt.Errorf("-mode must be server, client or both, not %q", o.mode)
-	case o.network != "san" && o.network != "tcp":
-		return fmt.Errorf("-net must be san or tcp, not %q", o.network)
+	case o.network != "tcp" && o.network != "san":
+		return fmt.Errorf("-net must be tcp or san, not %q", o.network)
 	case o.requests < 0:
 		return errors.New("-requests must not be negative")
 	case o.cert != "" && !o.tls:
@@ -96,23 +97,15 @@ func run(ctx context.Context, o options) error {
 
 // listen and dial are all that there is of sannet in a program.
 func (o options) listen(ctx context.Context) (net.Listener, error) {
-	if o.network == "tcp" {
-		return new(net.ListenConfig).Listen(ctx, "tcp", o.addr)
-	}
-	return new(sannet.ListenConfig).Listen(ctx, "tcp", o.addr)
+	return new(sannet.ListenConfig).Listen(ctx, o.network, o.addr)
 }
 
-func (o options) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	if o.network == "tcp" {
-		return new(net.Dialer).DialContext(ctx, network, address)
-	}
-	return sannet.DialContext(ctx, network, address)
+func (o options) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	return sannet.DialContext(ctx, o.network, address)
 }
 
 // pathOf describes a connection's path.
 func pathOf(c net.Conn) string {
-	if info, ok := sannet.InfoOf(c); ok {
-		return info.String()
-	}
-	return "tcp: plain"
+	info, _ := sannet.InfoOf(c)
+	return info.String()
 }

@@ -94,16 +94,19 @@ func (s *server) end() string {
 
 func TestBoth(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		args []string
-		want []string
+		name      string
+		providers string
+		args      []string
+		want      []string
 	}{
-		{"san", nil, []string{"http://", "HTTP/1.1, 200 OK", "over san via emu"}},
-		{"san, HTTP/2", []string{"-tls"}, []string{"https://", "HTTP/2.0, 200 OK", "over san via emu"}},
-		{"tcp", []string{"-net", "tcp"}, []string{"http://", "HTTP/1.1, 200 OK", "over tcp"}},
-		{"tcp, HTTP/2", []string{"-net", "tcp", "-tls"}, []string{"https://", "HTTP/2.0, 200 OK", "over tcp"}},
+		{"SAN", "emu", nil, []string{"http://", "HTTP/1.1, 200 OK", "over san via emu"}},
+		{"SAN, HTTP/2", "emu", []string{"-tls"}, []string{"https://", "HTTP/2.0, 200 OK", "over san via emu"}},
+		{"SAN alone", "emu", []string{"-net", "san"}, []string{"http://", "HTTP/1.1, 200 OK", "over san via emu"}},
+		{"TCP", "none", nil, []string{"http://", "HTTP/1.1, 200 OK", "over tcp: no SAN in use"}},
+		{"TCP, HTTP/2", "none", []string{"-tls"}, []string{"https://", "HTTP/2.0, 200 OK", "over tcp: no SAN in use"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("SANNET_PROVIDERS", c.providers)
 			stdout, stderr, code := runToEnd(t, append(c.args, "-requests", "22")...)
 			require.Zero(t, code, stderr)
 			lines := strings.Split(strings.TrimSpace(stdout), "\n")
@@ -194,7 +197,7 @@ func TestBadFlags(t *testing.T) {
 	}{
 		{"-nosuch", "flag provided but not defined: -nosuch"},
 		{"-mode spectator", `-mode must be server, client or both, not "spectator"`},
-		{"-net udp", `-net must be san or tcp, not "udp"`},
+		{"-net udp", `-net must be tcp or san, not "udp"`},
 		{"-requests -1", "-requests must not be negative"},
 		{"-requests many", `invalid value "many"`},
 		{"-addr localhost", "-addr: address localhost: missing port in address"},
