@@ -1,3 +1,10 @@
+// Package session is the session protocol: it makes a reliable stream each way of a connection that carries messages and RDMA
+// transfers, package provider's Endpoint. It brings what an application expects of a socket and a SAN does not have: flow
+// control by credits, buffering, deadlines, half-close, linger and keep-alive, and moves large writes by RDMA. Negotiate makes
+// a Conn of an endpoint. What goes over the wire is in docs/protocol.md.
+//
+// A Conn's methods drive the protocol themselves, in the goroutine of their caller; others run only while something has to go on
+// without one.
 package session
 
 import (
