@@ -1,9 +1,7 @@
 package sannet_test
 
 import (
-	"fmt"
 	"io"
-	"log"
 	"net"
 	"testing"
 
@@ -12,49 +10,6 @@ import (
 
 	"sansock/sannet"
 )
-
-// Data that a program makes in a Buffer is sent from where it is, and read where it arrived.
-func ExampleConn_NewBuffer() {
-	l, err := sannet.Listen("san", "127.0.0.1:0")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		c, err := sannet.Dial("san", l.Addr().String())
-		if err != nil {
-			log.Fatal(err)
-		}
-		defer c.Close()
-		san := c.(*sannet.Conn)
-		b, err := san.NewBuffer(64)
-		if err != nil {
-			log.Fatal(err)
-		}
-		n := copy(b.Bytes(), "made in place")
-		if _, err := san.WriteBuffer(b, n); err != nil { // releases b
-			log.Fatal(err)
-		}
-	}()
-
-	c, err := l.Accept()
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	for {
-		b, err := c.(*sannet.Conn).ReadBuffer()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Printf("%s\n", b.Bytes())
-		b.Release()
-	}
-	// Output: made in place
-}
 
 func TestBufferErrors(t *testing.T) {
 	l, err := sannet.Listen("san", "127.0.0.1:0")

@@ -3,14 +3,21 @@ package sannet_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"syscall"
+	"time"
 
+	"sansock/emu"
+	"sansock/provider"
 	"sansock/sannet"
+	sanswitch "sansock/switch"
 )
 
 // An echo server and a client of it.
@@ -181,4 +188,96 @@ func ExampleConn_Handover() {
 	c.Close()
 	io.Copy(os.Stdout, client)
 	// Output: hello
+}
+
+// Data that a program makes in a Buffer is sent from where it is, and read where it arrived.
+func ExampleConn_NewBuffer() {
+	l, err := sannet.Listen("san", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		c, err := sannet.Dial("san", l.Addr().String())
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer c.Close()
+		san := c.(*sannet.Conn)
+		b, err := san.NewBuffer(64)
+		if err != nil {
+			log.Fatal(err)
+		}
+		n := copy(b.Bytes(), "made in place")
+		if _, err := san.WriteBuffer(b, n); err != nil { // releases b
+			log.Fatal(err)
+		}
+	}()
+
+	c, err := l.Accept()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	for {
+		b, err := c.(*sannet.Conn).ReadBuffer()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s\n", b.Bytes())
+		b.Release()
+	}
+	// Output: made in place
+}
+
+// A Switch of the program's own chooses the SANs instead of SANNET_PROVIDERS: here an emulated one with the latency of a long
+// wire, to try a program on.
+func ExampleDialer() {
+	p, err := emu.New(emu.Config{Link: emu.Link{Latency: time.Millisecond}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	sw := sanswitch.New(sanswitch.Config{Providers: []provider.Provider{p}})
+	defer sw.Close()
+
+	lc := sannet.ListenConfig{Switch: sw}
+	l, err := lc.Listen(context.Background(), "san", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Close()
+	d := sannet.Dialer{Switch: sw, Timeout: 10 * time.Second}
+	c, err := d.Dial("san", l.Addr().String())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	info, _ := sannet.InfoOf(c)
+	fmt.Println(info)
+	// Output: san via emu
+}
+
+// The networks that begin with san insist on a SAN, where those that begin with tcp fall back.
+func ExampleDial_san() {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a server that knows no SAN
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Close()
+	_, err = sannet.Dial("san", l.Addr().String())
+	fmt.Println("san:", errors.Is(err, syscall.ECONNREFUSED))
+
+	c, err := sannet.DialTimeout("tcp", l.Addr().String(), 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	info, _ := sannet.InfoOf(c)
+	fmt.Println("tcp:", info.Path, "as there is", info.Reason)
+	// Output:
+	// san: true
+	// tcp: tcp as there is no listener on the SAN
 }
