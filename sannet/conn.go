@@ -61,7 +61,8 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write writes all of b. When it fails, n tells exactly how many bytes the peer can still read of it.
+// Write writes all of b, and returns when b may be used again. When it fails, n tells exactly how many bytes the peer can
+// still read of it.
 func (c *Conn) Write(b []byte) (int, error) {
 	if !c.ok() {
 		return 0, syscall.EINVAL
@@ -75,7 +76,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 
 // Close closes the connection and wakes every call that waits on it. What was written still reaches the peer, in the
 // background (see SetLinger), unless there is received data that was not read: then the peer's reads and
-// writes fail with ECONNRESET.
+// writes fail with ECONNRESET. Closing again is an error that is net.ErrClosed.
 func (c *Conn) Close() error {
 	if !c.ok() {
 		return syscall.EINVAL
@@ -87,7 +88,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// CloseRead ends reading: Read returns io.EOF from now on.
+// CloseRead ends reading: Read returns what has arrived before, and then io.EOF. The peer is not told; what it still writes
+// is dropped.
 func (c *Conn) CloseRead() error {
 	if !c.ok() {
 		return syscall.EINVAL

@@ -10,9 +10,13 @@
 //	http.Serve(l, handler)
 //	http.Transport{DialContext: sannet.DialContext}
 //
-// A connection over TCP is a *net.TCPConn, one over the SAN a *Conn. InfoOf tells which it is, and why. The
-// environment variable SANNET_PROVIDERS lists the SANs to use, for example "emu" or "none"; the default is
-// the emulated SAN between the programs of this host.
+// A connection over TCP is a *net.TCPConn, one over the SAN a *Conn. InfoOf tells which it is, and why.
+//
+// The environment variable SANNET_PROVIDERS lists the SANs to use, in order of preference: "emu" is the emulated SAN, between
+// the programs of one user on this host (within one process where that is not Linux), and the default; "ofi" is real
+// fabrics, with the build tag of that name, which adds it to the default; "none" is TCP alone. It is read once, at first
+// use. What cannot be opened is left out: Info.Err, and errors on the network "san", say why. A program that wants to
+// choose by itself sets the field Switch of Dialer and ListenConfig.
 //
 // # Without a copy
 //
@@ -39,7 +43,7 @@
 //   - SetNoDelay and SetWriteBuffer change nothing: small writes are gathered only while they have to wait
 //     anyway, and never more than one message of them.
 //   - SetReadBuffer counts bytes of data, where the kernel counts its own memory and doubles and limits the figure.
-//   - What arrives after CloseRead is dropped. Linux keeps it, hands it to later reads, and holds up the peer's writes
+//   - What arrives after CloseRead is dropped, and only what came before can be read. Linux keeps it, hands it to later reads, and holds up the peer's writes
 //     once its buffer is full.
 //   - net.Buffers writes its parts one by one, so that they may mix with other writes, and errors say write, not writev.
 //   - Nobody answers, or delivers, for a process that does not run. One that is stopped for longer than its peers'

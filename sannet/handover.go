@@ -19,9 +19,10 @@ import (
 // with net.ErrClosed, and tell exactly how many bytes were read or will arrive. A program that wants to lose nothing calls it while no
 // Read is under way that might return data.
 //
-// After an error the connection is as it was. Errors are that of ctx, errors.ErrUnsupported where the peer, or the SAN, cannot
-// wait for a new end, and those of Write. The peer waits for 10 s at most to come to rest, and for 30 s for the new end;
-// then its connection is reset. The state can be used once, and is a secret: it gives away the connection.
+// After an error the connection is as it was. Errors are that of ctx, context.DeadlineExceeded where the peer has not come to
+// rest within 10 s, errors.ErrUnsupported where it, or the SAN, cannot wait for a new end, and those of Write. The peer
+// waits for the new end for 30 s, and then its connection is reset. The state can be used once, and is a secret: it
+// gives away the connection.
 func (c *Conn) Handover(ctx context.Context) (state []byte, err error) {
 	if !c.ok() {
 		return nil, syscall.EINVAL
@@ -37,8 +38,9 @@ func (c *Conn) Handover(ctx context.Context) (state []byte, err error) {
 	return handover{network: c.network, provider: c.route.Provider, keepAlive: k, session: s}.append(nil), nil
 }
 
-// Resume goes on with a connection that Conn.Handover has ended. It can be called in any process of a user who can
-// reach the peer over the same SAN as before. An error that is syscall.ECONNRESET means that the connection is lost.
+// Resume goes on with a connection that Conn.Handover has ended. It can be called in any process that reaches the peer over the
+// same SAN as before: over the emulated one, those of the same user on this host. An error that is syscall.ECONNRESET means that the connection is lost;
+// after any other, as long as the peer waits, the state can be tried again.
 func Resume(ctx context.Context, state []byte) (*Conn, error) { return new(Dialer).Resume(ctx, state) }
 
 // Resume is the function Resume, on the SANs of d.Switch. Other fields of d are of no concern.

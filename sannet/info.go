@@ -17,11 +17,12 @@ type Info struct {
 	Provider string           // the SAN's provider, on the SAN path
 	Reason   sanswitch.Reason // why this side took the path
 	Peer     sanswitch.Reason // what the peer gave as its reason, if it did
-	Err      error            // the failure behind a connection over TCP, if there was one
-	Stats    session.Stats    // counters, on the SAN path
+	Err      error            // the failure behind a connection over TCP, or what kept a provider out, if there was one
+	Stats    session.Stats    // counters at the time of the call, on the SAN path
 }
 
-// String describes the path for people, such as "san via emu" or "tcp: no SAN listener at the peer".
+// String describes the path for people, such as "san via emu" or "tcp: no listener on the SAN", with what the peer
+// said and the error where there are.
 func (i Info) String() string {
 	var b strings.Builder
 	b.WriteString(i.Path.String())

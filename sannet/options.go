@@ -28,7 +28,7 @@ func (c *Conn) SetReadBuffer(bytes int) error {
 	return c.setError(c.s.SetReadBuffer(bytes))
 }
 
-// SetWriteBuffer sets how many written bytes may wait to be sent before Write does. It is a hint.
+// SetWriteBuffer does nothing: no more than one message of written data ever waits here.
 func (c *Conn) SetWriteBuffer(bytes int) error {
 	if !c.ok() {
 		return syscall.EINVAL

@@ -20,7 +20,7 @@ const MaxUrgent = session.MaxUrgent
 //
 // The end of ctx ends the wait, and nothing was sent then; deadlines are for Read and Write. After CloseWrite and Close
 // there is no urgent data. The error is errors.ErrUnsupported where the peer's version knows none, and
-// syscall.EMSGSIZE where b is too long.
+// syscall.EMSGSIZE where b is too long. An empty b sends nothing.
 //
 // A connection over TCP has no such method: TCP's own urgent data is one byte, which a second one overwrites.
 func (c *Conn) WriteUrgent(ctx context.Context, b []byte) error {
