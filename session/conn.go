@@ -42,6 +42,7 @@ type Conn struct {
 
 	closed   atomic.Bool
 	epClosed bool
+	opening  bool          // an address is being opened for a new end: one at a time, whatever the peer says
 	reading  turn          // of Reads: the one whose turn it is will see to what arrives
 	writing  turn          // of Writes
 	linger   int           // SetLinger; -1: default
@@ -432,7 +433,9 @@ func (c *Conn) unlock() {
 	c.mu.Unlock()
 	for c.missed.Load() && c.missed.Swap(false) {
 		c.mu.Lock()
-		c.core.poll()
+		if !c.epClosed { // else it may be another Conn's, see adopt
+			c.core.poll()
+		}
 		c.settle()
 		c.mu.Unlock()
 	}

@@ -156,11 +156,12 @@ next:
 
 // puppet is the far end of a core under test: it sends what the test says. It keeps to the rules of the provider alone.
 type puppet struct {
-	t   testing.TB
-	w   *fakeWire
-	c   *core // the core under test, at end 0
-	ep  *fakeEnd
-	got [][]byte // messages of the core's
+	t    testing.TB
+	w    *fakeWire
+	conn *Conn // whose core it is
+	c    *core // the core under test, at end 0
+	ep   *fakeEnd
+	got  [][]byte // messages of the core's
 }
 
 // newPuppet returns a core with attributes a, which has negotiated as a listener with a peer that announced h.
@@ -187,7 +188,8 @@ func startPuppet(t testing.TB, a provider.Attributes, cfg Config) *puppet {
 	}
 	cfg.CacheBytes = -1 // or the collector takes part
 	w := newFakeWire(a, fakeAttr())
-	p := &puppet{t: t, w: w, c: &newConn(w.ends[0], cfg).core, ep: w.ends[1]}
+	conn := newConn(w.ends[0], cfg)
+	p := &puppet{t: t, w: w, conn: conn, c: &conn.core, ep: w.ends[1]}
 	p.ep.tap = func(b []byte) { p.got = append(p.got, bytes.Clone(b)) }
 	return p
 }

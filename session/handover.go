@@ -98,8 +98,8 @@ func (c *Conn) signalSuspend() {
 		if s.wait.n > 0 && (s.ticket != nil || s.err != nil || c.closed.Load() || c.core.suspendBroken() != nil) {
 			s.wait.wake()
 		}
-	case !s.over && !s.asked && !c.epClosed:
-		s.asked = true
+	case !s.over && !s.asked && !c.opening && !c.epClosed:
+		s.asked, c.opening = true, true
 		go c.openStay(s)
 	}
 }

@@ -3,7 +3,9 @@ package session
 import (
 	"math/rand/v2"
 	"net/netip"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -173,6 +175,7 @@ func TestHandoverViolations(t *testing.T) {
 		says    []m
 	}{
 		"suspend in an offer":      {false, []m{read, msg(kindSuspend, 1)}},
+		"offer in a hand-over":     {false, []m{msg(kindSuspend, 1), read}},
 		"suspend after close":      {false, []m{msg(kindClose, 0), msg(kindSuspend, 1)}},
 		"suspend twice":            {false, []m{msg(kindSuspend, 1), msg(kindSuspend, 2)}},
 		"suspended unasked":        {false, []m{msg(kindSuspended, 1)}},
@@ -209,6 +212,61 @@ func TestHandoverViolations(t *testing.T) {
 		assert.ErrorIs(t, p.c.err, ErrProtocol, k)
 		p.finish()
 	}
+}
+
+// slowListener is a provider that takes its time to listen.
+type slowListener struct {
+	provider.Provider
+	listens atomic.Int32
+	release chan struct{}
+}
+
+func (p *slowListener) Listen(netip.AddrPort, int) (provider.Listener, error) {
+	p.listens.Add(1)
+	<-p.release
+	return nil, provider.StatusNoMemory
+}
+
+// A peer that wants to be handed over, and does not, time and again, has one address opened at a time.
+func TestHandoverFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowListener{release: make(chan struct{})}
+		h := puppetHello()
+		h.features = features
+		p := newPuppet(t, fakeAttr(), h, Config{Provider: slow})
+		say := func(k kind, n uint64) {
+			p.conn.mu.Lock()
+			p.say(header{kind: k, arg: n, credits: 1})
+			p.conn.unlock()
+			synctest.Wait()
+		}
+		for n := range uint64(20) {
+			say(kindSuspend, n+1)
+			say(kindGoOn, n+1)
+		}
+		say(kindSuspend, 21)
+		require.NoError(t, p.c.err)
+		assert.EqualValues(t, 1, slow.listens.Load())
+		close(slow.release)
+		synctest.Wait()
+		assert.EqualValues(t, 2, slow.listens.Load(), "the one that still counts comes next")
+		assert.True(t, p.c.susp.over)
+		assert.NoError(t, p.c.err)
+		p.finish()
+	})
+}
+
+// A Conn whose endpoint is another's now leaves what arrives there alone.
+func TestUnlockAfterAdoption(t *testing.T) {
+	p := newPuppet(t, fakeAttr(), puppetHello(), Config{})
+	c := p.conn
+	require.True(t, p.raw(encode(header{kind: kindPing})))
+	c.mu.Lock()
+	c.epClosed = true
+	c.missed.Store(true)
+	c.unlock()
+	assert.Len(t, p.w.ends[0].cq, 1)
+	p.finish()
 }
 
 // What may cross does no harm, and after it the connection is as it was.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
+	"net"
 	"net/netip"
 	"sync/atomic"
 	"syscall"
@@ -24,11 +25,15 @@ func (c *Conn) openStay(s *suspension) {
 	local := netip.AddrPortFrom(c.LocalAddr().Addr(), 0)
 	l, err := c.provider.Listen(local, maxCallers)
 	c.mu.Lock()
-	defer c.unlock()
-	if err != nil || s.over || c.epClosed {
-		if err == nil {
-			l.Close()
-		}
+	if err == nil && (s.over || c.epClosed) {
+		c.unlock()
+		l.Close() // not with mu held: it may wait for requests on their way
+		c.mu.Lock()
+		err = net.ErrClosed
+	}
+	defer c.unlock() // sees to a hand-over that has begun meanwhile
+	c.opening = false
+	if err != nil {
 		s.refused = true
 		c.core.pump()
 		return
@@ -39,7 +44,7 @@ func (c *Conn) openStay(s *suspension) {
 	s.ticket = &t
 	s.stop = func() {
 		cancel()
-		go l.Close() // not with mu held: it may wait for requests on their way
+		go l.Close() // as above
 	}
 	s.timer = time.AfterFunc(c.patience, func() { c.expire(s) })
 	go c.receiveEnd(ctx, l, s)

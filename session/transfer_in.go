@@ -54,6 +54,9 @@ func (c *core) offered(id uint64, o offer) error {
 	if c.in.active || c.eof || c.in.doneWanted {
 		return protocolError("offer %d in the middle of another, or after the end", id)
 	}
+	if s := c.susp; s != nil && !s.leaving && !s.over {
+		return protocolError("offer %d in a hand-over", id) // its memory would go with the endpoint
+	}
 	if o.read && c.reader == nil {
 		return protocolError("offer to read without RDMA read")
 	}
