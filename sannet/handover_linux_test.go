@@ -249,13 +249,29 @@ func TestPassMalformed(t *testing.T) {
 		require.Nil(t, c, name)
 		there.Close()
 	}
+	// A socket of another kind, from somebody who does not wait for the answer.
 	u, there := socketPair(t)
+	other, last := socketPair(t)
+	raw, err := other.SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(fd uintptr) {
+		require.NoError(t, unix.Sendmsg(int(there.Fd()), []byte("T\x00\x00\x00\x00"), unix.UnixRights(int(fd)), nil, 0))
+	}))
+	there.Close()
+	last.Close()
+	c, err := sannet.ReceiveConn(ctx, u)
+	require.Nil(t, c)
+	var oe *net.OpError
+	require.ErrorAs(t, err, &oe)
+	assert.Equal(t, "resume", oe.Op)
+
+	u, there = socketPair(t)
 	there.Close()
 	assert.ErrorIs(t, sannet.SendConn(ctx, u, u), errors.ErrUnsupported)
 	u, there = socketPair(t)
 	short, cancel := context.WithTimeout(ctx, time.Millisecond)
 	defer cancel()
-	_, err := sannet.ReceiveConn(short, u)
+	_, err = sannet.ReceiveConn(short, u)
 	there.Close()
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 

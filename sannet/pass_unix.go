@@ -98,11 +98,7 @@ func (d *Dialer) ReceiveConn(ctx context.Context, u *net.UnixConn) (net.Conn, er
 			c = sc
 		}
 	case passTCP:
-		err = errors.New("no socket")
-		if file != nil {
-			c, err = net.FileConn(file)
-		}
-		if err != nil {
+		if c, err = tcpConn(file); err != nil {
 			err = &net.OpError{Op: "resume", Net: "tcp", Err: err}
 		}
 	default:
@@ -115,6 +111,22 @@ func (d *Dialer) ReceiveConn(ctx context.Context, u *net.UnixConn) (net.Conn, er
 		return nil, answerErr
 	}
 	return c, err
+}
+
+// tcpConn is the connection over TCP whose socket file is, if it is one.
+func tcpConn(file *os.File) (net.Conn, error) {
+	if file == nil {
+		return nil, errors.New("no socket")
+	}
+	c, err := net.FileConn(file)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := c.(*net.TCPConn); !ok {
+		c.Close()
+		return nil, errors.New("a socket that is not TCP's")
+	}
+	return c, nil
 }
 
 // bound makes u fail when ctx ends. It returns what undoes that.
