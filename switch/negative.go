@@ -67,7 +67,10 @@ func (n *negatives) put(dst netip.AddrPort, err error, began time.Time) {
 	late := 0
 	if !began.IsZero() {
 		late = 1
-		if now.Before(before.until) && before.late > 0 {
+		if now.Before(before.until) {
+			if before.late == 0 {
+				return // a failure, which another dial has seen meanwhile, tells more
+			}
 			late = before.late
 			if began.After(before.lost) {
 				late++

@@ -117,3 +117,17 @@ func TestLateTogetherIsOnce(t *testing.T) {
 		assert.Equal(t, late, n.get(dst1))
 	})
 }
+
+func TestLateForgetsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		n := newNegatives(time.Minute)
+		began := time.Now()
+		n.add(dst1, broken)
+		n.late(dst1, errLate, began)
+		assert.Equal(t, broken, n.get(dst1))
+		time.Sleep(time.Minute)
+		n.late(dst1, errLate, time.Now())
+		assert.NoError(t, n.get(dst1), "once it is over, races count")
+	})
+}
