@@ -97,7 +97,12 @@ func (a *arena) grow(size int) (int, error) {
 	if err == nil {
 		if err = a.l.sendSegment(seg, size, fd); err != nil {
 			unix.Munmap(mem)
-			err = noMemory(err)
+			switch err {
+			case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM, unix.ETOOMANYREFS:
+				err = noMemory(err)
+			default: // the peer is gone, which is no lack of memory
+				err = provider.StatusDisconnected
+			}
 		}
 		unix.Close(fd)
 	}

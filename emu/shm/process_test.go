@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -35,14 +36,17 @@ import (
 // ends when its input does.
 
 var roles = map[string]func(s *san, l provider.Listener) error{
-	"echo":   serveWith(echo),
-	"sum":    serveWith(sum),
-	"sink":   serveWith(copyOut),
-	"mute":   serveWith(func(c net.Conn) { select {} }),
-	"deaf":   func(*san, provider.Listener) error { select {} },
-	"plain":  plain,
-	"full":   serveWith(func(c net.Conn) { fill(); echo(c) }),
-	"random": random,
+	"echo":     serveWith(echo),
+	"sum":      serveWith(sum),
+	"sink":     serveWith(copyOut),
+	"mute":     serveWith(func(c net.Conn) { select {} }),
+	"deaf":     func(*san, provider.Listener) error { select {} },
+	"plain":    plain((*end).next),
+	"seated":   plain((*end).nextSeated),
+	"full":     serveWith(func(c net.Conn) { fill(); echo(c) }),
+	"random":   random,
+	"busy":     busy,
+	"exposing": exposing,
 }
 
 func play(role string) int {
@@ -156,32 +160,34 @@ func fill() {
 }
 
 // plain echoes messages without a session, and is woken for each.
-func plain(s *san, l provider.Listener) error {
-	for {
-		ep, err := accept(l)
-		if err != nil {
-			return err
-		}
-		go func() {
-			e := newEnd(nil, ep)
-			defer e.Close()
-			r, err := e.Allocate(32 * 64)
+func plain(next func(*end) provider.Completion) func(*san, provider.Listener) error {
+	return func(s *san, l provider.Listener) error {
+		for {
+			ep, err := accept(l)
 			if err != nil {
-				return
+				return err
 			}
-			for i := range 32 {
-				e.PostRecv(provider.Recv{Context: uint64(i), Buffer: r.Segment(i*64, 64)})
-			}
-			for {
-				c := e.next()
-				if c.Op != provider.OpRecv || c.Status != provider.StatusOK {
+			go func() {
+				e := newEnd(nil, ep)
+				defer e.Close()
+				r, err := e.Allocate(32 * 64)
+				if err != nil {
 					return
 				}
-				m := append([]byte(nil), r.Bytes[c.Context*64:][:c.Len]...)
-				e.PostRecv(provider.Recv{Context: c.Context, Buffer: r.Segment(int(c.Context)*64, 64)})
-				e.PostSend(provider.Send{Inline: [2][]byte{m}, Solicited: true})
-			}
-		}()
+				for i := range 32 {
+					e.PostRecv(provider.Recv{Context: uint64(i), Buffer: r.Segment(i*64, 64)})
+				}
+				for {
+					c := next(e)
+					if c.Op != provider.OpRecv || c.Status != provider.StatusOK {
+						return
+					}
+					m := append([]byte(nil), r.Bytes[c.Context*64:][:c.Len]...)
+					e.PostRecv(provider.Recv{Context: c.Context, Buffer: r.Segment(int(c.Context)*64, 64)})
+					e.PostSend(provider.Send{Inline: [2][]byte{m}, Solicited: true})
+				}
+			}()
+		}
 	}
 }
 
@@ -200,9 +206,9 @@ type process struct {
 }
 
 // start runs the test binary in a role. It is killed with the test.
-func start(t testing.TB, role, space string) *process {
+func start(t testing.TB, role, space string, env ...string) *process {
 	p := &process{Cmd: exec.Command(os.Args[0])}
-	p.Env = append(os.Environ(), roleVar+"="+role, "SANSOCK_SHM_SPACE="+space)
+	p.Env = append(append(os.Environ(), roleVar+"="+role, "SANSOCK_SHM_SPACE="+space), env...)
 	p.Stderr = os.Stderr
 	var err error
 	p.in, err = p.StdinPipe()
@@ -228,12 +234,14 @@ func (p *process) kill() {
 }
 
 // dial makes a session with the process.
-func (p *process) dial(t testing.TB, s *san) *session.Conn {
+func (p *process) dial(t testing.TB, s *san) *session.Conn { return p.dialWith(t, s, session.Config{}) }
+
+func (p *process) dialWith(t testing.TB, s *san, cfg session.Config) *session.Conn {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	ep, err := s.Dial(ctx, netip.AddrPort{}, p.addr)
 	require.NoError(t, err)
-	c, err := session.Negotiate(ctx, ep, session.Dialer, session.Config{})
+	c, err := session.Negotiate(ctx, ep, session.Dialer, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
@@ -301,55 +309,6 @@ func TestDeadlineAndClose(t *testing.T) {
 	}()
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, <-done, net.ErrClosed)
-}
-
-// TestKilled kills the peer while everything waits for it.
-func TestKilled(t *testing.T) {
-	s := openSAN(t, Config{Space: space(t)})
-	rounds := 10
-	if testing.Short() {
-		rounds = 2
-	}
-	if v := os.Getenv("SANSOCK_KILLS"); v != "" {
-		rounds, _ = strconv.Atoi(v)
-	}
-	files := 0
-	for round := range rounds {
-		if round == 1 {
-			require.Eventually(t, func() bool { return idle(s) }, 5*time.Second, time.Millisecond)
-			files = openFiles(t)
-		}
-		p := start(t, "mute", space(t))
-		c, w := p.dial(t, s), p.dial(t, s)
-		q := start(t, "deaf", space(t))
-		errs := make(chan error, 3)
-		go func() {
-			_, err := c.Read(make([]byte, 1))
-			errs <- err
-		}()
-		go func() {
-			_, err := w.Write(make([]byte, 32<<20))
-			errs <- err
-		}()
-		dialed := make(chan error)
-		go func() {
-			_, err := s.Dial(context.Background(), netip.AddrPort{}, q.addr)
-			dialed <- err
-		}()
-		time.Sleep(time.Duration(round%10) * 3 * time.Millisecond) // another moment every time
-		p.kill()
-		for range 2 {
-			require.ErrorIs(t, <-errs, syscall.ECONNRESET)
-		}
-		q.kill()
-		err := <-dialed
-		require.Error(t, err)
-		require.NotErrorIs(t, err, syscall.ECONNRESET) // TCP has to be tried, and knows better
-		c.Close()
-		w.Close()
-	}
-	require.Eventually(t, func() bool { return idle(s) }, 5*time.Second, time.Millisecond, "something is left of the dead")
-	require.LessOrEqual(t, openFiles(t), files)
 }
 
 // idle reports whether a node has nothing.
@@ -457,36 +416,52 @@ func TestInherit(t *testing.T) {
 	require.NotContains(t, string(out), "memfd")
 }
 
-// TestWake bounces messages with pauses around the time for which a waiter spins.
+// TestWake bounces messages with pauses around the time for which a waiter spins. Both ends wait as sessions do: they spin,
+// then sleep in the seat; and, the second time, without a seat.
+//
+// By hand: SANSOCK_WAKES=1000000.
 func TestWake(t *testing.T) {
 	rounds := 3000
 	if v := os.Getenv("SANSOCK_WAKES"); v != "" {
 		rounds, _ = strconv.Atoi(v)
 	}
-	p := start(t, "plain", space(t))
-	s := openSAN(t, Config{Space: space(t)})
-	ep, err := s.Dial(context.Background(), netip.AddrPort{}, p.addr)
-	require.NoError(t, err)
-	defer ep.Close()
-	e := newEnd(t, ep)
-	r := e.receives(16, 64)
-	x, err := e.Extension(provider.GUIDSpinner)
-	require.NoError(t, err)
-	spinner := x.(provider.Spinner)
-	limit := time.AfterFunc(10*time.Minute, func() { debug.SetTraceback("all"); panic("a wake-up was lost") })
-	if rounds <= 3000 {
-		limit.Reset(time.Minute)
-	}
-	defer limit.Stop()
-	for i := range rounds {
-		e.say("x")
-		spinner.Spin()
-		c := e.next()
-		require.Equal(t, provider.OpRecv, c.Op)
-		require.NoError(t, e.PostRecv(provider.Recv{Context: c.Context, Buffer: r.Segment(int(c.Context)*64, 64)}))
-		if i%3 == 0 {
-			for until := time.Now().Add(time.Duration(i%200) * 200 * time.Nanosecond); time.Now().Before(until); {
+	for role, next := range map[string]func(*end) provider.Completion{"seated": (*end).nextSeated, "plain": (*end).nextSpinning} {
+		t.Run(role, func(t *testing.T) {
+			p := start(t, role, space(t))
+			s := openSAN(t, Config{Space: space(t)})
+			ep, err := s.Dial(context.Background(), netip.AddrPort{}, p.addr)
+			require.NoError(t, err)
+			defer ep.Close()
+			e := newEnd(t, ep)
+			r := e.receives(16, 64)
+			var round atomic.Int64
+			stop := make(chan struct{})
+			defer close(stop)
+			go func() { // slow is not stuck
+				for last := int64(-1); ; last = round.Load() {
+					select {
+					case <-stop:
+						return
+					case <-time.After(time.Minute):
+					}
+					if round.Load() == last {
+						debug.SetTraceback("all")
+						panic("a wake-up was lost")
+					}
+				}
+			}()
+			for i := range rounds {
+				round.Store(int64(i))
+				e.say("x")
+				c := next(e)
+				require.Equal(t, provider.OpRecv, c.Op)
+				require.NoError(t, e.PostRecv(provider.Recv{Context: c.Context, Buffer: r.Segment(int(c.Context)*64, 64)}))
+				if i%3 == 0 {
+					for until := time.Now().Add(time.Duration(i%200) * 200 * time.Nanosecond); time.Now().Before(until); {
+					}
+				}
 			}
-		}
+			t.Logf("%d sleeps in the seat, %d otherwise", e.seated, e.slept)
+		})
 	}
 }

@@ -157,6 +157,8 @@ type end struct {
 	wake chan struct{}
 	buf  [1]provider.Completion
 	t    testing.TB
+
+	seated, slept int // times
 }
 
 func newEnd(t testing.TB, e provider.Endpoint) *end {
@@ -180,6 +182,31 @@ func (x *end) next() provider.Completion {
 			<-x.wake
 		}
 	}
+}
+
+// nextSeated waits as a session does.
+func (x *end) nextSeated() provider.Completion {
+	e := x.Endpoint.(*endpoint)
+	for x.Poll(x.buf[:]) == 0 {
+		if e.Spin() {
+			continue
+		}
+		if e.Seat() {
+			ready := e.Arm(provider.WakeAny)
+			e.Sleep(ready)
+			x.seated++
+		} else if !e.Arm(provider.WakeAny) {
+			x.slept++
+			<-x.wake
+		}
+	}
+	return x.buf[0]
+}
+
+// nextSpinning is next after a moment of spinning.
+func (x *end) nextSpinning() provider.Completion {
+	x.Endpoint.(*endpoint).Spin()
+	return x.next()
 }
 
 // receives posts n receives of size bytes, with contexts from 0 on.
