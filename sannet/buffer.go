@@ -24,8 +24,8 @@ func (c *Conn) NewBuffer(n int) (*Buffer, error) {
 	return b, err
 }
 
-// WriteBuffer writes the first n bytes of b, as Write does, and releases b whatever the outcome. It does not matter
-// which connection b is from, but only the own one saves the copy.
+// WriteBuffer writes the first n bytes of b, as Write does, and releases b whatever the outcome. It panics where b has less
+// than n bytes. It does not matter which connection b is from, but only the own one saves the copy.
 func (c *Conn) WriteBuffer(b *Buffer, n int) (int, error) {
 	if !c.ok() {
 		return 0, syscall.EINVAL

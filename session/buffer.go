@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync/atomic"
 
 	pool "github.com/libp2p/go-buffer-pool"
@@ -73,13 +74,14 @@ func (c *Conn) NewBuffer(n int) (*Buffer, error) {
 		c.core.stats.Fallbacks.Buffer++
 		c.unlock()
 		b.it.own = pool.Get(n)
-		b.data = b.it.own
+		b.data = slices.Clip(b.it.own) // what is beyond it in the pool's memory is nobody's to send
 		clear(b.data)
 	}
 	return b, nil
 }
 
-// WriteBuffer writes the first n bytes of b and releases it, whatever the outcome. Otherwise it is like Write.
+// WriteBuffer writes the first n bytes of b and releases it, whatever the outcome. Otherwise it is like Write. It panics where b has
+// less than n bytes.
 func (c *Conn) WriteBuffer(b *Buffer, n int) (int, error) {
 	if !b.gone.CompareAndSwap(false, true) {
 		panic("sansock: Buffer used after release")
@@ -122,7 +124,8 @@ func (c *Conn) ReadBuffer() (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Buffer{c: c, ep: c.ep, data: it.data, it: it}, nil
+	// Clipped, as an append would write into what is still to be read.
+	return &Buffer{c: c, ep: c.ep, data: slices.Clip(it.data), it: it}, nil
 }
 
 // piece takes the next piece of the stream, waiting for it. It needs mu.

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"sansock/emu"
+	"sansock/provider"
 	"sansock/session"
 )
 
@@ -77,6 +79,34 @@ func TestBufferMisuse(t *testing.T) {
 	require.NoError(t, err)
 	r.Release()
 	assert.Panics(t, func() { r.Bytes() })
+}
+
+// TestBufferBounds: a Buffer ends where its bytes do, whatever memory it is made of.
+func TestBufferBounds(t *testing.T) {
+	var full atomic.Bool
+	cfg := emu.Config{Fault: func(s emu.Step) error {
+		if s == emu.StepAllocate && full.Load() {
+			return provider.StatusNoMemory
+		}
+		return nil
+	}}
+	x, y := pair(t, cfg, emu.Config{}, session.Config{})
+	_, err := x.Write([]byte("hello"))
+	require.NoError(t, err)
+	r, err := y.ReadBuffer()
+	require.NoError(t, err)
+	assert.Equal(t, 5, cap(r.Bytes()), "a program that appends does so elsewhere")
+	r.Release()
+
+	for _, noMemory := range []bool{false, true} {
+		full.Store(noMemory)
+		b, err := x.NewBuffer(10)
+		require.NoError(t, err)
+		assert.Equal(t, 10, cap(b.Bytes()), "no registered memory: %v", noMemory)
+		assert.Panics(t, func() { x.WriteBuffer(b, 11) }, "no registered memory: %v", noMemory)
+		assert.Panics(t, func() { b.Bytes() }, "it is released nevertheless")
+	}
+	assert.EqualValues(t, 1, x.Stats().Fallbacks.Buffer)
 }
 
 // A program that keeps what it reads must not keep the peer from sending.
