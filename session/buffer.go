@@ -102,7 +102,8 @@ func (c *Conn) WriteBuffer(b *Buffer, n int) (int, error) {
 			return c.bufferSent(n)
 		}
 	}
-	return c.write(p)
+	m, err := c.write(p)
+	return m, c.closing(err)
 }
 
 // bufferSent waits until the provider is done with the memory of a message. It needs mu.

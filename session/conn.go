@@ -139,6 +139,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 		n, err = c.read(p)
 	}
 	c.reading.end()
+	err = c.closing(err)
 	c.unlock()
 	return n, err
 }
@@ -204,8 +205,18 @@ func (c *Conn) Write(p []byte) (int, error) {
 		n, err = c.write(p)
 	}
 	c.writing.end()
+	err = c.closing(err)
 	c.unlock()
 	return n, err
+}
+
+// closing is the error of a Read or Write: on a connection that has been closed meanwhile it is that, whatever became of the
+// endpoint.
+func (c *Conn) closing(err error) error {
+	if err != nil && c.closed.Load() {
+		return net.ErrClosed
+	}
+	return err
 }
 
 // start is the error with which a Read or Write fails before it begins.
