@@ -4,8 +4,10 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -253,6 +255,31 @@ func TestHandoverFlood(t *testing.T) {
 		assert.True(t, p.c.susp.over)
 		assert.NoError(t, p.c.err)
 		p.finish()
+	})
+}
+
+// A peer that begins to be handed over, which is not possible, and then says nothing any more is not waited for without end.
+func TestHandoverStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowListener{release: make(chan struct{})}
+		close(slow.release)
+		h := puppetHello()
+		h.features = features
+		p := newPuppet(t, fakeAttr(), h, Config{Provider: slow, ResumeTimeout: time.Minute})
+		c := p.conn
+		require.NoError(t, c.SetKeepAlive(time.Second, time.Second, 2))
+		c.mu.Lock()
+		_, begun := c.core.offer(make([]byte, 50_000))
+		require.True(t, begun)
+		p.say(header{kind: kindSuspend, arg: 1, credits: 1})
+		c.unlock()
+		time.Sleep(2 * time.Minute)
+		c.mu.Lock()
+		assert.Equal(t, syscall.ECONNRESET, c.core.err)
+		assert.True(t, c.epClosed)
+		c.unlock()
+		c.Close()
+		requireRules(t, p.w)
 	})
 }
 

@@ -33,6 +33,10 @@ func (c *Conn) openStay(s *suspension) {
 	}
 	defer c.unlock() // sees to a hand-over that has begun meanwhile
 	c.opening = false
+	if !s.over && !c.epClosed {
+		// Also where it is refused: until the peer lets that leave, nothing else looks after the connection.
+		s.timer = time.AfterFunc(c.patience, func() { c.expire(s) })
+	}
 	if err != nil {
 		s.refused = true
 		c.core.pump()
@@ -46,7 +50,6 @@ func (c *Conn) openStay(s *suspension) {
 		cancel()
 		go l.Close() // as above
 	}
-	s.timer = time.AfterFunc(c.patience, func() { c.expire(s) })
 	go c.receiveEnd(ctx, l, s)
 	c.core.pump()
 }
