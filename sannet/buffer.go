@@ -37,9 +37,9 @@ func (c *Conn) WriteBuffer(b *Buffer, n int) (int, error) {
 	return n, err
 }
 
-// ReadBuffer returns the next bytes of the stream, at least one, where they arrived instead of copying them into a slice of the
-// program's. It waits and fails as Read does. The program owns the Buffer until it calls Release, which may be after
-// Close; as the memory is the connection's, the peer can send less while many are kept.
+// ReadBuffer returns the next bytes of the stream, at least one, where they arrived instead of copying them into a
+// slice of the program's. It waits and fails as Read does. The program owns the Buffer until it calls Release, which
+// may be after Close; as the memory is the connection's, the peer can send less while many are kept.
 func (c *Conn) ReadBuffer() (*Buffer, error) {
 	if !c.ok() {
 		return nil, syscall.EINVAL

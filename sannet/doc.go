@@ -12,11 +12,11 @@
 //
 // A connection over TCP is a *net.TCPConn, one over the SAN a *Conn. InfoOf tells which it is, and why.
 //
-// The environment variable SANNET_PROVIDERS lists the SANs to use, in order of preference: "emu" is the emulated SAN, between
-// the programs of one user on this host (within one process where that is not Linux), and the default; "ofi" is real
-// fabrics, with the build tag of that name, which adds it to the default; "none" is TCP alone. It is read once, at first
-// use. What cannot be opened is left out: Info.Err, and errors on the network "san", say why. A program that wants to
-// choose by itself sets the field Switch of Dialer and ListenConfig.
+// The environment variable SANNET_PROVIDERS lists the SANs to use, in order of preference: "emu" is the emulated SAN,
+// between the programs of one user on this host (within one process where that is not Linux), and the default; "ofi" is
+// real fabrics, with the build tag of that name, which adds it to the default; "none" is TCP alone. It is read once, at
+// first use. What cannot be opened is left out: Info.Err, and errors on the network "san", say why. A program that
+// wants to choose by itself sets the field Switch of Dialer and ListenConfig.
 //
 // # Without a copy
 //
@@ -43,13 +43,14 @@
 //   - SetNoDelay and SetWriteBuffer change nothing: small writes are gathered only while they have to wait
 //     anyway, and never more than one message of them.
 //   - SetReadBuffer counts bytes of data, where the kernel counts its own memory and doubles and limits the figure.
-//   - What arrives after CloseRead is dropped, and only what came before can be read. Linux keeps it, hands it to later reads, and holds up the peer's writes
-//     once its buffer is full.
+//   - What arrives after CloseRead is dropped, and only what came before can be read. Linux keeps it, hands it to later
+//     reads, and holds up the peer's writes once its buffer is full.
 //   - net.Buffers writes its parts one by one, so that they may mix with other writes, and errors say write, not writev.
 //   - Nobody answers, or delivers, for a process that does not run. One that is stopped for longer than its peers'
-//     keep-alive allows, 150 seconds by default, loses its connections. What it has not taken a minute after its peer closed
-//     a connection is lost to it. A connection that a process leaves open when it ends is reset, which loses what its last
-//     small writes had gathered. So Close waits for these, for a quarter of a second at most, although it does not wait for more.
+//     keep-alive allows, 150 seconds by default, loses its connections. What it has not taken a minute after its peer
+//     closed a connection is lost to it. A connection that a process leaves open when it ends is reset, which loses
+//     what its last small writes had gathered. So Close waits for these, for a quarter of a second at most, although it
+//     does not wait for more.
 //   - A listener may, when the SAN is slow, see a second connection of a client, over TCP, that ends at once:
 //     Dial tried both, and took the SAN's.
 package sannet

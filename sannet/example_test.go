@@ -156,8 +156,8 @@ func ExampleConn_WriteUrgent() {
 	// Output: stop, with 19 bytes still to be read
 }
 
-// A connection goes on elsewhere, usually in another process, to which SendConn passes it; the peer does not notice. The program
-// examples/restart replaces a whole web server that way.
+// A connection goes on elsewhere, usually in another process, to which SendConn passes it; the peer does not notice.
+// The program examples/restart replaces a whole web server that way.
 func ExampleConn_Handover() {
 	l, err := sannet.Listen("san", "127.0.0.1:0")
 	if err != nil {
@@ -233,8 +233,8 @@ func ExampleConn_NewBuffer() {
 	// Output: made in place
 }
 
-// A Switch of the program's own chooses the SANs instead of SANNET_PROVIDERS: here an emulated one with the latency of a long
-// wire, to try a program on.
+// A Switch of the program's own chooses the SANs instead of SANNET_PROVIDERS: here an emulated one with the latency of
+// a long wire, to try a program on.
 func ExampleDialer() {
 	p, err := emu.New(emu.Config{Link: emu.Link{Latency: time.Millisecond}})
 	if err != nil {

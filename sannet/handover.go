@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// Handover ends the connection here so that it goes on elsewhere: in another process of this host, as a rule, to which the
-// program brings the state that it returns, and which calls Resume. The peer notices a pause, and nothing else. SendConn does
-// all of that, for connections over TCP as well.
+// Handover ends the connection here so that it goes on elsewhere: in another process of this host, as a rule, to which
+// the program brings the state that it returns, and which calls Resume. The peer notices a pause, and nothing else.
+// SendConn does all of that, for connections over TCP as well.
 //
-// Unread data, and what was written and has not left, is part of the state. So are addresses, SetLinger, SetReadBuffer and
-// keep-alive, but not deadlines. The connection is closed when Handover returns; calls that wait on it end
-// with net.ErrClosed, and tell exactly how many bytes were read or will arrive. A program that wants to lose nothing calls it while no
-// Read is under way that might return data.
+// Unread data, and what was written and has not left, is part of the state. So are addresses, SetLinger, SetReadBuffer
+// and keep-alive, but not deadlines. The connection is closed when Handover returns; calls that wait on it end with
+// net.ErrClosed, and tell exactly how many bytes were read or will arrive. A program that wants to lose nothing calls
+// it while no Read is under way that might return data.
 //
-// After an error the connection is as it was. Errors are that of ctx, context.DeadlineExceeded where the peer has not come to
-// rest within 10 s, errors.ErrUnsupported where it, or the SAN, cannot wait for a new end, and those of Write. The peer
-// waits for the new end for 30 s, and then its connection is reset. The state can be used once, and is a secret: it
-// gives away the connection.
+// After an error the connection is as it was. Errors are that of ctx, context.DeadlineExceeded where the peer has not
+// come to rest within 10 s, errors.ErrUnsupported where it, or the SAN, cannot wait for a new end, and those of Write.
+// The peer waits for the new end for 30 s, and then its connection is reset. The state can be used once, and is a
+// secret: it gives away the connection.
 func (c *Conn) Handover(ctx context.Context) (state []byte, err error) {
 	if !c.ok() {
 		return nil, syscall.EINVAL
@@ -38,9 +38,10 @@ func (c *Conn) Handover(ctx context.Context) (state []byte, err error) {
 	return handover{network: c.network, provider: c.route.Provider, keepAlive: k, session: s}.append(nil), nil
 }
 
-// Resume goes on with a connection that Conn.Handover has ended. It can be called in any process that reaches the peer over the
-// same SAN as before: over the emulated one, those of the same user on this host. An error that is syscall.ECONNRESET means that the connection is lost;
-// after any other, as long as the peer waits, the state can be tried again.
+// Resume goes on with a connection that Conn.Handover has ended. It can be called in any process that reaches the peer
+// over the same SAN as before: over the emulated one, those of the same user on this host. An error that is
+// syscall.ECONNRESET means that the connection is lost; after any other, as long as the peer waits, the state can be
+// tried again.
 func Resume(ctx context.Context, state []byte) (*Conn, error) { return new(Dialer).Resume(ctx, state) }
 
 // Resume is the function Resume, on the SANs of d.Switch. Other fields of d are of no concern.
@@ -129,9 +130,9 @@ func (l *Listener) TCPFile() (*os.File, error) {
 	return ln.File()
 }
 
-// FileListener listens with a copy of the TCP socket f, which may be closed afterwards, and at its address on every SAN that serves
-// it: the other end of Listener.TCPFile. The process that listened before has to have called Drain or Close; where it
-// has not, connections come over TCP alone.
+// FileListener listens with a copy of the TCP socket f, which may be closed afterwards, and at its address on every SAN
+// that serves it: the other end of Listener.TCPFile. The process that listened before has to have called Drain or
+// Close; where it has not, connections come over TCP alone.
 func FileListener(f *os.File) (net.Listener, error) { return new(ListenConfig).FileListener(f) }
 
 // FileListener is the function FileListener with the options of lc, of which Control does not matter.
@@ -145,8 +146,10 @@ func (lc *ListenConfig) FileListener(f *os.File) (net.Listener, error) {
 	return &Listener{l: l, stack: st, network: "tcp", keepAlive: lc.KeepAlive, keepAliveConfig: lc.KeepAliveConfig}, nil
 }
 
-// Drain stops listening, but for the connections that have arrived: Accept still returns these, and then net.ErrClosed. On a SAN
-// dialers are sent to TCP from now on, whose socket may live on in another process, see TCPFile. Close ends it at once.
+// Drain stops listening, but for the connections that have arrived: Accept still returns these, and then net.ErrClosed.
+// On a SAN dialers are sent to TCP from now on, whose socket may live on in another process, see TCPFile. What the kernel
+// has not passed on from that socket yet is left to the other process; where there is none, it is reset. Close ends it
+// at once.
 func (l *Listener) Drain() error {
 	if !l.ok() {
 		return syscall.EINVAL

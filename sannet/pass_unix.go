@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A connection is passed as one byte that says what it is, the length of what follows, u32, and that. A socket comes with the
-// first byte. The other process answers with the length of an error message, u16, and that: 0 says that it has it.
+// A connection is passed as one byte that says what it is, the length of what follows, u32, and that. A socket comes
+// with the first byte. The other process answers with the length of an error message, u16, and that: 0 says that it has
+// it.
 const (
 	passSAN = 'S' // state of Handover
 	passTCP = 'T' // network
@@ -26,13 +27,14 @@ const (
 // maxPassed bounds the state of a connection: unread data is most of it.
 const maxPassed = 1 << 30
 
-// SendConn passes c to the process at the other end of u, a stream, that calls ReceiveConn, and returns when that has it. c is a
-// *Conn, which goes on there as Conn.Handover describes, or a *net.TCPConn, whose socket is sent. No other data may be on u
-// meanwhile.
+// SendConn passes c to the process at the other end of u, a stream, that calls ReceiveConn, and returns when that has
+// it. c is a *Conn, which goes on there as Conn.Handover describes, or a *net.TCPConn, whose socket is sent. No other
+// data may be on u meanwhile.
 //
-// c is closed when SendConn returns, also after most errors: the connection is lost then, and the peer's is reset. An error for which c is
-// as it was, as nothing has been sent, is errors.ErrUnsupported, or that of ctx before the peer has come to rest.
-// After an error other than that, u is to be closed: a socket may still be in it.
+// c is closed when SendConn returns, also after most errors: the connection is lost then, and the peer's is reset. An
+// error for which c is as it was and open, as nothing has been sent, is errors.ErrUnsupported, or that of ctx, or
+// context.DeadlineExceeded, before the peer has come to rest. After an error other than that, u is to be closed: a
+// socket may still be in it. Windows has no such sockets, and the error is always errors.ErrUnsupported.
 func SendConn(ctx context.Context, u *net.UnixConn, c net.Conn) error {
 	switch c := c.(type) {
 	case *Conn:
@@ -70,9 +72,9 @@ func (d *Dialer) lose(state []byte) {
 	}
 }
 
-// ReceiveConn returns a connection that the process at the other end of u passes with SendConn: a *Conn, or a *net.TCPConn. The
-// error is io.EOF when the other process has closed u, or is gone. After an error of a connection, which is lost then and is a
-// *net.OpError with Op "resume", there may be others.
+// ReceiveConn returns a connection that the process at the other end of u passes with SendConn: a *Conn, or a
+// *net.TCPConn. The error is io.EOF when the other process has closed u, or is gone. After an error of a connection,
+// which is lost then and is a *net.OpError with Op "resume", there may be others.
 func ReceiveConn(ctx context.Context, u *net.UnixConn) (net.Conn, error) {
 	return new(Dialer).ReceiveConn(ctx, u)
 }

@@ -14,9 +14,10 @@ type Urgent = session.Urgent
 // MaxUrgent is the size in bytes of the longest urgent message.
 const MaxUrgent = session.MaxUrgent
 
-// WriteUrgent sends b, of at most MaxUrgent bytes, as one urgent message. It does not wait for data: neither for a Write that
-// waits for the peer to read, nor for what has been written before. It returns when the message has left, and b may be used again. No
-// urgent message is lost, or runs into the next: while the peer has not taken the 16 before, WriteUrgent waits.
+// WriteUrgent sends b, of at most MaxUrgent bytes, as one urgent message. It does not wait for data: neither for a
+// Write that waits for the peer to read, nor for what has been written before. It returns when the message has left,
+// and b may be used again. No urgent message is lost, or runs into the next: while the peer has not taken the 16
+// before, WriteUrgent waits.
 //
 // The end of ctx ends the wait, and nothing was sent then; deadlines are for Read and Write. After CloseWrite and Close
 // there is no urgent data. The error is errors.ErrUnsupported where the peer's version knows none, and

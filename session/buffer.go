@@ -80,8 +80,8 @@ func (c *Conn) NewBuffer(n int) (*Buffer, error) {
 	return b, nil
 }
 
-// WriteBuffer writes the first n bytes of b and releases it, whatever the outcome. Otherwise it is like Write. It panics where b has
-// less than n bytes.
+// WriteBuffer writes the first n bytes of b and releases it, whatever the outcome. Otherwise it is like Write. It
+// panics where b has less than n bytes.
 func (c *Conn) WriteBuffer(b *Buffer, n int) (int, error) {
 	if !b.gone.CompareAndSwap(false, true) {
 		panic("sansock: Buffer used after release")
@@ -154,8 +154,9 @@ func (c *Conn) piece() (item, error) {
 	return item{}, err
 }
 
-// WriteTo writes all that is read until io.EOF to w, from where it arrived, and returns the number of bytes that w took. What
-// w did not take of a piece is lost, as with io.Copy. An error of reading comes as a *ReadError, one of w as it is.
+// WriteTo writes all that is read until io.EOF to w, from where it arrived, and returns the number of bytes that w
+// took. What w did not take of a piece is lost, as with io.Copy. An error of reading comes as a *ReadError, one of w as
+// it is.
 func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 	var total int64
 	for {

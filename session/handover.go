@@ -10,10 +10,10 @@ import (
 const suspendTimeout = 10 * time.Second
 
 // Handover ends this end of the session for another one, in this process or another: it returns what Resume goes on
-// with. The peer notices a pause. Both directions come to rest first, as far as they have to: a large Write or Read under way is
-// cut short where it is. When Handover returns, c is closed, without a word to the peer. Reads and Writes that wait return
-// net.ErrClosed, with the number of bytes that were passed on or will be. Buffers that the
-// application keeps stay valid.
+// with. The peer notices a pause. Both directions come to rest first, as far as they have to: a large Write or Read
+// under way is cut short where it is. When Handover returns, c is closed, without a word to the peer. Reads and Writes
+// that wait return net.ErrClosed, with the number of bytes that were passed on or will be. Buffers that the application
+// keeps stay valid.
 //
 // When it fails the connection is as it was: the error is ErrNoHandover, ErrHandoverBusy, ctx's cause,
 // context.DeadlineExceeded after 10 s, or what Write would return. The peer waits for the new end for

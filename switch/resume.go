@@ -13,8 +13,8 @@ import (
 // errMissing is why a connection that was handed over cannot go on here.
 var errMissing = errors.New("the SAN provider of the connection is not in use")
 
-// Resume goes on with a session that session.Conn.Handover has left, over the provider of that name. An error that is ECONNRESET
-// means that the connection is lost, or will be in a moment; after any other the state can be tried again.
+// Resume goes on with a session that session.Conn.Handover has left, over the provider of that name. An error that is
+// ECONNRESET means that the connection is lost, or will be in a moment; after any other the state can be tried again.
 func (s *Switch) Resume(ctx context.Context, name string, state []byte) (Result, error) {
 	st, err := session.ParseState(state)
 	if err != nil {

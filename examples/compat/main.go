@@ -18,9 +18,18 @@ import (
 )
 
 func main() {
-	out := flag.String("o", "docs/compat.md", "file to write, relative to the root of the repository; - is standard output")
-	only := flag.String("only", "", "run the suites whose program contains this, and write to standard output")
+	out := flag.String("o", "docs/compat.md", "`file` to write, relative to the root of the repository; - is standard output")
+	only := flag.String("only", "", "run the suites whose program contains this `text`, and write to standard output")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "Compat runs the suites of docs/compat.md, which takes minutes, and writes that file. Flags:")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "compat: unexpected argument %q\n", flag.Arg(0))
+		flag.Usage()
+		os.Exit(2)
+	}
 	if *only != "" {
 		*out = "-"
 	}
