@@ -2,5 +2,7 @@
 
 package shm
 
+const raced = false
+
 func published() {}
 func observed()  {}
