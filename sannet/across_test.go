@@ -33,9 +33,16 @@ type child struct {
 // startChild starts a child, which ends with the test and checks then that no goroutine is left in it.
 func startChild(t testing.TB) *child {
 	t.Helper()
+	return startChildWith(t, func(*exec.Cmd) {})
+}
+
+// startChildWith is startChild with a command that is changed.
+func startChildWith(t testing.TB, change func(*exec.Cmd)) *child {
+	t.Helper()
 	c := &child{cmd: exec.Command(os.Args[0])}
 	c.cmd.Env = append(os.Environ(), childEnv+"=1")
 	c.cmd.Stderr = os.Stderr
+	change(c.cmd)
 	in, err := c.cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := c.cmd.StdoutPipe()

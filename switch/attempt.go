@@ -65,7 +65,8 @@ func (a *attempt) connect(ctx context.Context, w way) (*session.Conn, *failure) 
 	cancel()
 	if err != nil {
 		f := &failure{err: err, final: refusal(err)}
-		f.cheap = reasonOf(err) == ReasonNoListener || peerReasonOf(err) == ReasonBusy
+		why := reasonOf(err)
+		f.cheap = why == ReasonNoListener || why == ReasonOtherUser || peerReasonOf(err) == ReasonBusy
 		return nil, f
 	}
 	if a.reached != nil {

@@ -3,6 +3,7 @@ package sanswitch
 import (
 	"context"
 	"errors"
+	"io/fs"
 
 	"sansock/provider"
 	"sansock/session"
@@ -85,6 +86,10 @@ const (
 	// ReasonPlainClient: the connection was accepted over TCP, as its client chose TCP.
 	ReasonPlainClient
 
+	// ReasonOtherUser: what listens there on the SAN belongs to another user, whose programs this SAN does not connect
+	// with ours.
+	ReasonOtherUser
+
 	reasons
 )
 
@@ -113,6 +118,7 @@ var reasonText = [reasons]string{
 	ReasonPeerDeclined:   "peer declined the SAN",
 	ReasonBusy:           "too many connections being set up",
 	ReasonPlainClient:    "client chose TCP",
+	ReasonOtherUser:      "listener on the SAN belongs to another user",
 }
 
 // String returns the reason in a few words.
@@ -147,6 +153,8 @@ func reasonOf(err error) Reason {
 		return ReasonTimeout
 	case errors.Is(err, context.Canceled):
 		return ReasonCanceled
+	case errors.Is(err, provider.StatusNoListener) && errors.Is(err, fs.ErrPermission):
+		return ReasonOtherUser
 	case errors.As(err, &status):
 		return reasonOfStatus(status)
 	}

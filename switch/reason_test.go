@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -83,6 +84,8 @@ func TestReasonOfOtherErrors(t *testing.T) {
 		{context.DeadlineExceeded, ReasonTimeout, ReasonNone},
 		{&provider.Error{Status: provider.StatusAborted, Err: context.Canceled}, ReasonCanceled, ReasonNone},
 		{errors.New("something else"), ReasonProviderFailed, ReasonNone},
+		{&provider.Error{Status: provider.StatusNoListener, Err: fs.ErrPermission}, ReasonOtherUser, ReasonNone},
+		{&provider.Error{Status: provider.StatusLink, Err: fs.ErrPermission}, ReasonLink, ReasonNone},
 		{rejected(), ReasonRefused, ReasonNone},
 		{rejected(rejectBusy.bytes()...), ReasonPeerDeclined, ReasonBusy},
 		{rejected(rejectFamily.bytes()...), ReasonPeerDeclined, ReasonNoListener},

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -420,6 +421,7 @@ func TestOtherUser(t *testing.T) {
 		_, err = a.Dial(context.Background(), netip.AddrPort{}, l.Addr())
 		require.Equal(t, provider.StatusNoListener, provider.StatusOf(err))
 		require.ErrorContains(t, err, "another user")
+		require.ErrorIs(t, err, fs.ErrPermission)
 	}
 }
 

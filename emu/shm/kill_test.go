@@ -156,10 +156,9 @@ func TestKilled(t *testing.T) {
 		for range conns {
 			f := <-failed
 			require.ErrorIs(t, f.err, syscall.ECONNRESET, f.what)
-			if took := f.at.Sub(killed); took > 100*time.Millisecond {
+			took := f.at.Sub(killed)
+			if worst = max(worst, took); took > 100*time.Millisecond {
 				late++
-			} else {
-				worst = max(worst, took)
 			}
 		}
 		q.kill()
@@ -170,7 +169,7 @@ func TestKilled(t *testing.T) {
 			c.Close()
 		}
 	}
-	t.Logf("%d kills, noticed within %v; %d calls took longer than 100 ms", rounds, worst, late)
+	t.Logf("%d kills, noticed within %v; %d of %d calls took longer than 100 ms", rounds, worst, late, 7*rounds)
 	after := left(t, s)
 	for deadline := time.Now().Add(10 * time.Second); before.fewer(after) && time.Now().Before(deadline); {
 		after = left(t, s)

@@ -323,8 +323,10 @@ func (n *Node) meet(ctx context.Context, conn *net.UnixConn) (*link, error) {
 		s := provider.StatusLink
 		why := errors.New(err.Error()) // not the same error, as a reset would keep the switch from trying TCP
 		switch err {
-		case refusedUser, refusedClosed:
-			s = provider.StatusNoListener // nobody whom we could reach
+		case refusedUser:
+			s, why = provider.StatusNoListener, err // nobody whom we could reach
+		case refusedClosed:
+			s = provider.StatusNoListener
 		case refusedMemory:
 			s = provider.StatusNoMemory
 		default:

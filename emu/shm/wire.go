@@ -5,6 +5,7 @@ package shm
 import (
 	"encoding/binary"
 	"errors"
+	"io/fs"
 	"net/netip"
 
 	"sansock/provider"
@@ -49,6 +50,9 @@ func (r refusal) Error() string {
 	}
 	return "refused by the peer"
 }
+
+// Is makes another user's listener a matter of permission.
+func (r refusal) Is(target error) bool { return r == refusedUser && target == fs.ErrPermission }
 
 func (g *greeting) append(b []byte, opening bool) []byte {
 	b = binary.LittleEndian.AppendUint32(b, magic)

@@ -128,6 +128,7 @@ func TestServerAndClient(t *testing.T) {
 		stdout, stderr, code := runToEnd(t, append(tls, "-mode", "client", "-addr", s.addr(), "-requests", "5")...)
 		assert.Zero(t, code, stderr)
 		assert.Equal(t, 5, strings.Count(stdout, "200 OK"))
+		assert.Equal(t, 5, strings.Count(stdout, "over san via emu"), stdout)
 		assert.Equal(t, "served 5 requests\n", s.end())
 	}
 }
