@@ -189,10 +189,11 @@ func TestDialOptions(t *testing.T) {
 func TestDialFromPort(t *testing.T) {
 	s := newSwitch(t, Config{HeadStart: patient}, newFaulty(t, emu.Config{}))
 	l := listen(t, s, "tcp", "127.0.0.1:0")
-	local, err := net.ResolveTCPAddr("tcp", closedPort(t))
-	require.NoError(t, err)
-	for _, a := range []*net.TCPAddr{local, {Port: local.Port}} {
-		r, err := s.Dial(t.Context(), &net.Dialer{LocalAddr: a}, "tcp", l.Addr().String())
+	for _, ip := range []net.IP{net.IPv4(127, 0, 0, 1), nil} {
+		local, err := net.ResolveTCPAddr("tcp", closedPort(t))
+		require.NoError(t, err)
+		from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: ip, Port: local.Port}}
+		r, err := s.Dial(t.Context(), from, "tcp", l.Addr().String())
 		require.NoError(t, err)
 		assertSAN(t, r)
 		assert.Equal(t, local.String(), r.Session.LocalAddr().String())
@@ -204,7 +205,7 @@ func TestDialFromPort(t *testing.T) {
 		peer.Session.Close()
 		for range 5000 {
 			// The port is free again once both ends are closed for good.
-			if r, err = s.Dial(t.Context(), &net.Dialer{LocalAddr: local}, "san", l.Addr().String()); err == nil {
+			if r, err = s.Dial(t.Context(), from, "san", l.Addr().String()); err == nil {
 				r.abort()
 				accept(t, l)
 				break
