@@ -295,7 +295,7 @@ func (c *core) grow() {
 }
 
 // sustained is how many times its receive region a flow has to fill before it gets a larger one.
-const sustained = 4
+const sustained = 8
 
 // shrink returns to the smallest receive region, unless there is unread data. Buffers left of an earlier change have
 // to be used up before.
