@@ -85,7 +85,7 @@ func busy(s *san, l provider.Listener) error {
 // By hand: SANSOCK_KILLS=1000.
 func TestKilled(t *testing.T) {
 	rounds := 10
-	if testing.Short() {
+	if raced || testing.Short() {
 		rounds = 3
 	}
 	if v := os.Getenv("SANSOCK_KILLS"); v != "" {
@@ -224,7 +224,7 @@ func left(t testing.TB, s *san) (x leftovers) {
 // TestKilledTransfers kills a peer in the middle of RDMA operations: all complete or are aborted, and the memory is ours again.
 func TestKilledTransfers(t *testing.T) {
 	rounds := 10
-	if testing.Short() {
+	if raced || testing.Short() {
 		rounds = 3
 	}
 	s := openSAN(t, Config{Space: space(t)})

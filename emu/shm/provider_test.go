@@ -179,6 +179,7 @@ func (x *end) next() provider.Completion {
 			return x.buf[0]
 		}
 		if !x.Arm(provider.WakeAny) {
+			x.slept++
 			<-x.wake
 		}
 	}

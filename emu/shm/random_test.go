@@ -95,7 +95,7 @@ func (p *problems) Errorf(format string, args ...any) {
 func TestRandom(t *testing.T) {
 	largest, budget := 1<<20, 2<<20
 	first, end := uint64(0), uint64(40)
-	if testing.Short() {
+	if raced || testing.Short() {
 		end = 10
 	}
 	var until time.Time

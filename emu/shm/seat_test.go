@@ -360,7 +360,7 @@ func TestSeatStopped(t *testing.T) {
 // TestSeatRaces has all that can end a sleep come at the same time as the messages of a ping-pong.
 func TestSeatRaces(t *testing.T) {
 	rounds := 60
-	if testing.Short() {
+	if raced || testing.Short() {
 		rounds = 15
 	}
 	s := openSAN(t, Config{Space: space(t)})
