@@ -65,6 +65,12 @@ func serve(ctx context.Context, o options, l net.Listener, cert *tls.Certificate
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          log.New(os.Stderr, "httpserver: ", 0),
 	}
+	scheme := "http"
+	if cert != nil {
+		scheme = "https"
+	}
+	// Before the first request, so that this is the first line.
+	fmt.Printf("serving %s://%v/\n", scheme, l.Addr())
 	ended := make(chan error, 1)
 	go func() {
 		if cert == nil {
@@ -74,11 +80,6 @@ func serve(ctx context.Context, o options, l net.Listener, cert *tls.Certificate
 		srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*cert}}
 		ended <- srv.ServeTLS(l, "", "")
 	}()
-	scheme := "http"
-	if cert != nil {
-		scheme = "https"
-	}
-	fmt.Printf("serving %s://%v/\n", scheme, l.Addr())
 	select {
 	case err := <-ended:
 		return err
