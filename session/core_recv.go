@@ -332,6 +332,7 @@ func (c *core) changeLevel(to int) bool {
 	c.recv[c.cur].retired = true
 	c.drainSize = to < c.level
 	c.cur, c.level, c.sinceGrow = other, to, 0
+	c.noGrow = false // there may be memory by the time it is wanted again
 	c.growWanted = true
 	return true
 }

@@ -17,6 +17,10 @@ const (
 	ownSegment   = 512 << 10 // from here on a block has a segment of its own
 	maxBlock     = 64 << 20
 	grain        = 64
+
+	// maxBulk bounds the large blocks of one direction of a link that connections may keep. Beyond that they would fall
+	// out of the caches between two uses, and small ones are faster.
+	maxBulk = 32 << 20
 )
 
 // block is a piece of an arena.
@@ -37,6 +41,7 @@ type arena struct {
 	next uint32 // where
 	free map[int][]block
 	live int  // blocks in use
+	bulk int  // bytes of the large ones among them
 	dead bool // the link is: what is given back is not kept
 }
 
@@ -59,6 +64,14 @@ func (a *arena) alloc(n int) (b block, fresh bool, err error) {
 	defer a.mu.Unlock()
 	if a.dead {
 		return block{}, false, provider.StatusDisconnected
+	}
+	if size >= ownSegment {
+		a.bulk += size
+		defer func() {
+			if err != nil {
+				a.bulk -= size
+			}
+		}()
 	}
 	if f := a.free[size]; len(f) > 0 {
 		b = f[len(f)-1]
@@ -84,6 +97,16 @@ func (a *arena) alloc(n int) (b block, fresh bool, err error) {
 	}
 	a.live++
 	return block{place(seg, off), size, a.segs[seg][off : int(off)+size : int(off)+size]}, true, nil
+}
+
+// full reports whether connections have as many large blocks as they may, for one of n bytes.
+func (a *arena) full(n int) bool {
+	if rounded(n) < ownSegment {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.bulk > 0 && a.bulk+rounded(n) > maxBulk
 }
 
 // grow adds a segment and sends it to the peer. A peer that sees a pointer into it finds it in the socket.
@@ -119,6 +142,9 @@ func (a *arena) release(b block) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.live--
+	if b.size >= ownSegment {
+		a.bulk -= b.size
+	}
 	if !a.dead {
 		a.free[b.size] = append(a.free[b.size], b)
 		return

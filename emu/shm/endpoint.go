@@ -654,7 +654,7 @@ func (e *endpoint) Allocate(size int) (provider.Region, error) {
 	if size < 0 || size > maxBlock {
 		return provider.Region{}, provider.StatusNoMemory
 	}
-	if e.bytes+size > e.l.node.connMemory {
+	if e.bytes+size > e.l.node.connMemory || e.l.arena.full(size) {
 		return provider.Region{}, provider.StatusLimit
 	}
 	b, fresh, err := e.l.arena.alloc(size)

@@ -258,3 +258,26 @@ func openSAN(t testing.TB, c Config) *san {
 	t.Cleanup(func() { s.Close() })
 	return s
 }
+
+// Connections of a link share a bounded number of large blocks; small ones they get all the same.
+func TestBulkIsBounded(t *testing.T) {
+	p := start(t, "plain", space(t))
+	s := openSAN(t, Config{Space: space(t)})
+	ep, err := s.Dial(context.Background(), netip.AddrPort{}, p.addr)
+	require.NoError(t, err)
+	defer ep.Close()
+	const size = 4 << 20
+	var regions []provider.Region
+	for range maxBulk / size {
+		r, err := ep.Allocate(size)
+		require.NoError(t, err)
+		regions = append(regions, r)
+	}
+	_, err = ep.Allocate(ownSegment)
+	require.Equal(t, provider.StatusLimit, provider.StatusOf(err))
+	_, err = ep.Allocate(ownSegment / 2)
+	require.NoError(t, err)
+	require.NoError(t, ep.Deregister(regions[0].Handle))
+	_, err = ep.Allocate(size)
+	require.NoError(t, err)
+}
