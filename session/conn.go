@@ -494,11 +494,7 @@ func (c *Conn) settle() (polled bool) {
 	// Only now, as what has just been polled may be what asks for it.
 	c.watchShrink()
 	if !c.reading.taken && c.core.behind() {
-		if c.core.peerStuck {
-			c.kick() // the peer has waited for a moment before it said so
-		} else {
-			c.later()
-		}
+		c.later()
 	}
 	return polled
 }
