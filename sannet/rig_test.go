@@ -74,13 +74,17 @@ func sanPath(t testing.TB) path {
 	return path{name: "san", listen: listenWith(sw), dialWith: dialWith(sw)}
 }
 
-// shmPath runs over the emulated SAN as between processes: the dialer does not find the listener in its own.
+// shmPath runs over the emulated SAN, and no other, as between processes: the dialer does not find the listener in its own.
 func shmPath(t testing.TB) path {
-	p, err := emu.New(emu.Config{Fabric: emu.SharedFabric("")})
-	require.NoError(t, err)
-	sw := sanswitch.New(sanswitch.Config{Providers: []provider.Provider{p}})
-	t.Cleanup(func() { sw.Close() })
-	return path{name: "shm", listen: listenWith(sw), dialWith: dialWith(newSwitch(t, true))}
+	open := func(c emu.Config) *sanswitch.Switch {
+		p, err := emu.New(c)
+		require.NoError(t, err)
+		sw := sanswitch.New(sanswitch.Config{Providers: []provider.Provider{p}})
+		t.Cleanup(func() { sw.Close() })
+		return sw
+	}
+	listener := open(emu.Config{Fabric: emu.SharedFabric("")})
+	return path{name: "shm", listen: listenWith(listener), dialWith: dialWith(open(emu.Config{}))}
 }
 
 // fallbackPath dials with an emulated SAN which the listener does not have.
