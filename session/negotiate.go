@@ -69,15 +69,7 @@ func Negotiate(ctx context.Context, ep provider.Endpoint, side Side, cfg Config)
 	c.mu.Lock() // until started, the core is ours alone
 	ep.OnWake(c.wake)
 	n := negotiation{core: &c.core, side: side}
-	err := n.begin()
-	if err == nil {
-		err = n.run(ctx, c, cfg.Timeout)
-	} else if refusal := n.refusal(); refusal != nil {
-		err = refusal
-	}
-	if err != nil {
-		n.leave(c)
-		c.discard()
+	if err := n.conclude(ctx, c, cfg.Timeout); err != nil {
 		return nil, err
 	}
 	c.started()
@@ -95,6 +87,21 @@ type negotiation struct {
 	// Of a session that goes on.
 	token  *token           // dialing side: what opens it
 	opener func(token) bool // listening side: whether a token does
+}
+
+// conclude goes through all of it. After an error the connection, whose lock is held, is gone.
+func (n *negotiation) conclude(ctx context.Context, c *Conn, timeout time.Duration) error {
+	err := n.begin()
+	if err == nil {
+		err = n.run(ctx, c, timeout)
+	} else if refusal := n.refusal(); refusal != nil {
+		err = refusal
+	}
+	if err != nil {
+		n.leave(c)
+		c.discard()
+	}
+	return err
 }
 
 // begin posts the receives and, on the dialing side, sends the offer.

@@ -131,15 +131,7 @@ func negotiateResumed(ctx context.Context, ep provider.Endpoint, cfg Config, n n
 	r.to.Store(c)
 	ep.OnWake(r.wake)
 	n.core = &c.core
-	err := n.begin()
-	if err == nil {
-		err = n.run(ctx, c, cfg.Timeout)
-	} else if refusal := n.refusal(); refusal != nil {
-		err = refusal
-	}
-	if err != nil {
-		n.leave(c)
-		c.discard()
+	if err := n.conclude(ctx, c, cfg.Timeout); err != nil {
 		return nil, nil, err
 	}
 	return c, r, nil

@@ -65,21 +65,15 @@ func (w *waiter) rise(seat provider.Sleeper, ready bool) {
 
 // wake reports whether somebody was parked.
 func (w *waiter) wake() bool {
-	switch w.state.Load() {
-	case parked:
-		if w.state.CompareAndSwap(parked, awake) {
-			w.ch <- struct{}{}
-			return true
-		}
-		if w.state.CompareAndSwap(seated, awake) { // it has just sat down
-			(*w.seat.Load()).Interrupt()
-			return true
-		}
-	case seated:
-		if w.state.CompareAndSwap(seated, awake) {
-			(*w.seat.Load()).Interrupt()
-			return true
-		}
+	switch {
+	case w.state.Load() == awake:
+		return false
+	case w.state.CompareAndSwap(parked, awake):
+		w.ch <- struct{}{}
+		return true
+	case w.state.CompareAndSwap(seated, awake): // in this order, as it sits down after it has parked
+		(*w.seat.Load()).Interrupt()
+		return true
 	}
 	return false
 }

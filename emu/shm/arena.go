@@ -65,18 +65,10 @@ func (a *arena) alloc(n int) (b block, fresh bool, err error) {
 	if a.dead {
 		return block{}, false, provider.StatusDisconnected
 	}
-	if size >= ownSegment {
-		a.bulk += size
-		defer func() {
-			if err != nil {
-				a.bulk -= size
-			}
-		}()
-	}
 	if f := a.free[size]; len(f) > 0 {
 		b = f[len(f)-1]
 		a.free[size] = f[:len(f)-1]
-		a.live++
+		a.count(size, 1)
 		return b, false, nil
 	}
 	seg, off := a.cur, a.next
@@ -95,8 +87,16 @@ func (a *arena) alloc(n int) (b block, fresh bool, err error) {
 	default:
 		a.next = off + uint32(size)
 	}
-	a.live++
+	a.count(size, 1)
 	return block{place(seg, off), size, a.segs[seg][off : int(off)+size : int(off)+size]}, true, nil
+}
+
+// count notes that one block more of the size is in use, or, with n -1, one less. Called with mu held.
+func (a *arena) count(size, n int) {
+	a.live += n
+	if size >= ownSegment {
+		a.bulk += n * size
+	}
 }
 
 // full reports whether connections have as many large blocks as they may, for one of n bytes.
@@ -141,10 +141,7 @@ func (a *arena) grow(size int) (int, error) {
 func (a *arena) release(b block) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.live--
-	if b.size >= ownSegment {
-		a.bulk -= b.size
-	}
+	a.count(b.size, -1)
 	if !a.dead {
 		a.free[b.size] = append(a.free[b.size], b)
 		return

@@ -36,7 +36,7 @@ var spinning struct {
 	run   atomic.Uint32 // waits of last in a row
 	procs atomic.Int32
 	guard atomic.Int64 // no yields before then
-	pause atomic.Int64 // how long the next guard is
+	pause atomic.Int64 // how long the last guard was
 }
 
 var epoch = time.Now()
