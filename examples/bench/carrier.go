@@ -18,12 +18,20 @@ type carrier struct {
 	dial func(context.Context) (net.Conn, error)
 }
 
+// descriptors is how many a connection takes at each end.
+func (c carrier) descriptors() int {
+	if c.name == "tcp" || c.name == "unix" {
+		return 1
+	}
+	return 0
+}
+
 // addresses are where a server listens, for the carriers that reach it from another process.
 type addresses struct {
 	TCP, Unix, Sannet string
 }
 
-// carriers are the ways to a server on this host, except for net.Pipe. The network is what sannet dials.
+// carriers are the ways to a server on this host, except for those that do not leave a process. The network is what sannet dials.
 func (a addresses) carriers(network string) []carrier {
 	var d net.Dialer
 	return []carrier{
@@ -68,12 +76,13 @@ func oneProcess(_ context.Context, network string) (*rig, error) {
 		stop()
 		return nil, fmt.Errorf("server in this process: %w", err)
 	}
-	pipes := newPipeListener()
+	pipes, buffered := newLocalListener(net.Pipe), newLocalListener(newBuffered)
 	s.serve(pipes)
+	s.serve(buffered)
 	return &rig{
 		mode:     modeOne,
 		title:    "one process",
-		carriers: append(a.carriers(network), carrier{"pipe", pipes.dial}),
+		carriers: append(a.carriers(network), carrier{"pipe", pipes.dial}, carrier{"buffered", buffered.dial}),
 		local:    s,
 		stop:     stop,
 	}, nil
@@ -120,22 +129,28 @@ func (q *queue) Close() error {
 	return nil
 }
 
-func (q *queue) Addr() net.Addr { return pipeAddr{} }
+func (q *queue) Addr() net.Addr { return localAddr("queue") }
 
-type pipeAddr struct{}
+// localAddr is the address of what does not leave a process.
+type localAddr string
 
-func (pipeAddr) Network() string { return "pipe" }
-func (pipeAddr) String() string  { return "pipe" }
+func (a localAddr) Network() string { return string(a) }
+func (a localAddr) String() string  { return string(a) }
 
-// pipeListener accepts one end of a net.Pipe for every dial.
-type pipeListener struct{ *queue }
+// localListener accepts one end of a pair for every dial of the other.
+type localListener struct {
+	*queue
+	pair func() (client, server net.Conn)
+}
 
-func newPipeListener() pipeListener { return pipeListener{newQueue()} }
+func newLocalListener(pair func() (client, server net.Conn)) localListener {
+	return localListener{newQueue(), pair}
+}
 
-func (l pipeListener) dial(ctx context.Context) (net.Conn, error) {
-	client, server := net.Pipe()
+func (l localListener) dial(context.Context) (net.Conn, error) {
+	client, server := l.pair()
 	if !l.put(server) {
-		return nil, errors.New("dial pipe: connection refused")
+		return nil, errors.New("dial within the process: connection refused")
 	}
 	return client, nil
 }

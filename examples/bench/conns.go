@@ -61,6 +61,8 @@ func actives(o options) (ws []workload) {
 		ws = append(ws, workload{
 			name:  fmt.Sprintf("active/%d", conns),
 			about: fmt.Sprintf("round trips of 64 bytes per second in total, over %d connections at a time", conns),
+			count: conns,
+			conns: conns,
 			metrics: []metric{
 				{"rate", opsPerSecond, true},
 				{"cpu", cpuPerOp, false},
@@ -72,17 +74,46 @@ func actives(o options) (ws []workload) {
 }
 
 func active(t *trial, conns int) ([]float64, error) {
-	echoes := make([]*echo, conns)
-	for i := range echoes {
+	a, err := t.activity(conns)
+	if err != nil {
+		return nil, err
+	}
+	defer a.close()
+	o, err := a.measure(t)
+	return []float64{o.opsPerSecond(), o.cpuPerOp()}, err
+}
+
+// activity is connections on which round trips are made at a time.
+type activity []*echo
+
+func (t *trial) activity(conns int) (activity, error) {
+	a := make(activity, 0, conns)
+	for i := range conns {
 		e, err := t.echo(64)
 		if err != nil {
+			a.close()
 			return nil, fmt.Errorf("connection %d of %d: %w", i+1, conns, err)
 		}
-		defer e.Close()
-		echoes[i] = e
+		a = append(a, e)
 	}
+	return a, nil
+}
+
+// turns is how many round trips a connection makes at least: what it takes to start the goroutines is shared by so many.
+const turns = 4
+
+// measure counts round trips.
+func (a activity) measure(t *trial) (outcome, error) {
+	each := turns * len(a)
 	o, err := t.measure(func(n int) error {
-		return spread(conns, n, func(i int) error { return echoes[i].roundTrip() })
+		return spread(len(a), n*each, func(i int) error { return a[i].roundTrip() })
 	})
-	return []float64{o.opsPerSecond(), o.cpuPerOp()}, err
+	o.n *= each
+	return o, err
+}
+
+func (a activity) close() {
+	for _, e := range a {
+		reset(e.Conn)
+	}
 }

@@ -23,12 +23,16 @@ type options struct {
 	time       time.Duration
 	sizes      []int // nil: those of each workload
 	conns      []int
-	idle       int
+	writers    []int
+	idle       []int
 	touch      bool
 	quick      bool
 	list       bool
 	json       string
 	plot       string
+	doc        string
+	command    string // the flags but for doc
+	remake     bool   // every table of doc
 	cpuprofile string
 	serve      string
 	to         string
@@ -41,7 +45,7 @@ const (
 )
 
 // carrierNames are the names of all carriers, in the order of tables.
-var carrierNames = []string{"tcp", "unix", "pipe", "sannet"}
+var carrierNames = []string{"tcp", "unix", "pipe", "buffered", "sannet"}
 
 // errHelp says that the flags were printed, as asked for.
 var errHelp = flag.ErrHelp
@@ -55,7 +59,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		rounds:  5,
 		time:    80 * time.Millisecond,
 		conns:   []int{64},
-		idle:    1000,
+		writers: []int{8},
+		idle:    []int{1000},
 		plot:    "bench.out",
 	}
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -64,7 +69,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		o.run, err = regexp.Compile(s)
 		return err
 	})
-	fs.Func("over", "`carriers` to measure: tcp,unix,pipe,sannet; tcp is always among them (default all)",
+	fs.Func("over", "`carriers` to measure: tcp,unix,pipe,buffered,sannet; tcp is always among them (default all)",
 		func(s string) (err error) { o.over, err = parseCarriers(s); return err })
 	fs.Func("procs", "`number` of processes: 1, 2 or 1,2 (default 1,2)", func(s string) (err error) {
 		o.procs, err = parseInts(s, 1, 2)
@@ -77,13 +82,18 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		func(s string) (err error) { o.sizes, err = parseSizes(s); return err })
 	fs.Func("conns", "`numbers` of connections that are active at a time, such as 1,8,64 (default 64)",
 		func(s string) (err error) { o.conns, err = parseInts(s, 1, maxConns); return err })
-	fs.IntVar(&o.idle, "idle", o.idle, "`number` of idle connections")
+	fs.Func("writers", "`numbers` of goroutines that write, and of as many that read, on one connection (default 8)",
+		func(s string) (err error) { o.writers, err = parseInts(s, 1, maxReaders); return err })
+	fs.Func("idle", "`numbers` of idle connections, such as 1,100,10000 (default 1000)",
+		func(s string) (err error) { o.idle, err = parseInts(s, 1, maxConns); return err })
 	fs.BoolVar(&o.touch, "touch", false,
 		"streams: the writer changes, and the reader reads, a word of every cache line, as applications would")
 	fs.BoolVar(&o.quick, "quick", false, "short: what -rounds, -time and -idle do not say is 2, 4ms and 100")
 	fs.BoolVar(&o.list, "list", false, "list the workloads and exit")
 	fs.StringVar(&o.json, "json", "", "write everything to `file` as JSON")
 	fs.StringVar(&o.plot, "plot", o.plot, "write plots as SVG and PNG to `directory`; empty for none")
+	fs.StringVar(&o.doc, "doc", "", "put the table into `file` in Markdown, in place of that below the line with this command; "+
+		"with no other flag, do so for every such line")
 	fs.StringVar(&o.cpuprofile, "cpuprofile", "", "write a CPU profile, of this process alone, to `file`")
 	fs.StringVar(&o.serve, "serve", "", "be the server for -to at `address`, until interrupted; do so on networks you trust")
 	fs.StringVar(&o.to, "to", "", "measure against the server at `host:port`, over TCP and sannet")
@@ -101,7 +111,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		for name, use := range map[string]func(){
 			"rounds": func() { o.rounds = 2 },
 			"time":   func() { o.time = 4 * time.Millisecond },
-			"idle":   func() { o.idle = 100 },
+			"idle":   func() { o.idle = []int{100} },
 		} {
 			if !set[name] {
 				use()
@@ -111,6 +121,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if fs.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
+	o.command = strings.Join(withoutDoc(args), " ")
+	o.remake = set["doc"] && len(set) == 1
 	return o, o.check(set)
 }
 
@@ -121,16 +133,14 @@ func (o options) check(set map[string]bool) error {
 		return fmt.Errorf("-rounds must be from 1 to %d, not %d", maxRounds, o.rounds)
 	case o.time < time.Millisecond || o.time > maxTime:
 		return fmt.Errorf("-time must be from 1ms to %v, not %v", maxTime, o.time)
-	case o.idle < 1 || o.idle > maxConns:
-		return fmt.Errorf("-idle must be from 1 to %d, not %d", maxConns, o.idle)
 	case o.network != "tcp" && o.network != "san":
 		return fmt.Errorf("-net must be tcp or san, not %q", o.network)
 	case o.serve != "" && len(set) > 1:
 		return errors.New("-serve goes with no other flag: the side with -to says what is measured")
-	case set["over"] && o.to != "" && (slices.Contains(o.over, "unix") || slices.Contains(o.over, "pipe")):
-		return errors.New("-over unix and -over pipe do not go with -to: they do not leave a host")
-	case set["over"] && o.to == "" && slices.Contains(o.over, "pipe") && !slices.Contains(o.procs, 1):
-		return errors.New("-over pipe needs -procs 1: it does not leave a process")
+	case set["over"] && o.to != "" && o.overAny("unix", "pipe", "buffered"):
+		return errors.New("-over unix, pipe and buffered do not go with -to: they do not leave a host")
+	case set["over"] && o.to == "" && o.overAny("pipe", "buffered") && !slices.Contains(o.procs, 1):
+		return errors.New("-over pipe and buffered need -procs 1: they do not leave a process")
 	case o.to != "" && set["procs"]:
 		return errors.New("-procs does not go with -to: the other process is the one at -to")
 	}
@@ -151,9 +161,14 @@ func (o options) check(set map[string]bool) error {
 	return nil
 }
 
+// overAny reports whether any of the carriers is to be measured.
+func (o options) overAny(names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(o.over, name) })
+}
+
 // workloads returns the workloads that the flags choose.
 func (o options) workloads() (ws []workload) {
-	for _, w := range slices.Concat(roundTrips(o), streams(o), setUps(), https(), actives(o), idles(o)) {
+	for _, w := range slices.Concat(roundTrips(o), streams(o), setUps(), https(), writers(o), actives(o), slows(o), idles(o)) {
 		if o.run == nil || o.run.MatchString(w.name) {
 			ws = append(ws, w)
 		}

@@ -10,19 +10,24 @@ import (
 )
 
 // idles is what connections cost on which nothing happens. The server waits in Read on each.
-func idles(o options) []workload {
-	return []workload{{
-		name: fmt.Sprintf("idle/%d", o.idle),
-		about: fmt.Sprintf("resident memory (not the kernel's), descriptors and goroutines, both ends, per connection of %d idle ones; "+
-			"and the CPU time of all", o.idle),
-		metrics: []metric{
-			{"rss", bytesPerConn, false},
-			{"descriptors", perConn, false},
-			{"goroutines", perConn, false},
-			{"cpu", cpuPerSecond, false},
-		},
-		run: func(t *trial) ([]float64, error) { return idle(t, o.idle, o.network) },
-	}}
+func idles(o options) (ws []workload) {
+	for _, conns := range o.idle {
+		ws = append(ws, workload{
+			name: fmt.Sprintf("idle/%d", conns),
+			about: fmt.Sprintf("resident memory (not the kernel's), descriptors and goroutines, both ends, per connection of %d idle ones; "+
+				"and the CPU time of all", conns),
+			count: conns,
+			conns: 1 + conns,
+			metrics: []metric{
+				{"rss", bytesPerConn, false},
+				{"descriptors", perConn, false},
+				{"goroutines", perConn, false},
+				{"cpu", cpuPerSecond, false},
+			},
+			run: func(t *trial) ([]float64, error) { return idle(t, conns, o.network) },
+		})
+	}
+	return ws
 }
 
 // idle measures in processes of its own: in one that had connections before, new ones take memory that is there

@@ -1,10 +1,22 @@
-// Bench measures sannet against TCP over loopback, unix sockets and net.Pipe, in one run, in turns.
+// Bench measures sannet against TCP over loopback, unix sockets, net.Pipe and the same with a buffer, in one run, in turns.
 //
-//	go run ./examples/bench                      everything, in one process and across two, in about two minutes
+//	go run ./examples/bench                      everything, in one process and across two, in about four minutes
 //	go run ./examples/bench -quick               the same in a few seconds, for a first look
 //	go run ./examples/bench -procs 2 -run ^http  what matches, across two processes
 //	go run ./examples/bench -list                the names that -run chooses from
 //	go run ./examples/bench -json out.json -plot plots
+//
+// How cost grows with what there is more and more of:
+//
+//	go run ./examples/bench -run ^active -conns 1,8,64,512,4096,10000
+//	go run ./examples/bench -run ^roundtrip -sizes 1,64,1KiB,16KiB,256KiB,4MiB,64MiB
+//	go run ./examples/bench -run ^writers -writers 1,2,8,64
+//	go run ./examples/bench -run ^idle -idle 1,10,100,1000,10000
+//
+// The tables of docs/performance.md are below the commands that make them. All are made anew, or one of them, with
+//
+//	go run ./examples/bench -doc docs/performance.md
+//	go run ./examples/bench -run ^active -conns 1,8,64 -doc docs/performance.md
 //
 // Against another host, as with iperf or qperf:
 //
@@ -64,6 +76,8 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 			fmt.Fprintf(stdout, "%-18s %s\n", w.name, w.about)
 		}
 		return nil
+	case o.remake:
+		return remake(ctx, o.doc, stdout, stderr)
 	case o.serve != "":
 		return runServer(ctx, o.serve, stdout)
 	}
@@ -86,7 +100,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	cells, err := cellsOf(o, rigs)
+	cells, missing, err := cellsOf(o, rigs, descriptorLimit())
 	if err != nil {
 		return err
 	}
@@ -108,7 +122,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err != nil {
 		err = fmt.Errorf("%w (the figures are those of %d complete rounds)", err, rounds)
 	}
-	return errors.Join(out.write(newReport(o, rigs, cells, rounds), stdout), err)
+	return errors.Join(out.write(newReport(o, rigs, cells, missing, rounds), stdout), err)
 }
 
 // openRigs returns the rigs that the flags name, also in case of an error.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -30,23 +32,44 @@ type look struct {
 }
 
 var looks = map[string]look{
-	"tcp":    {color.RGBA{0x70, 0x70, 0x70, 0xff}, draw.CircleGlyph{}},
-	"unix":   {color.RGBA{0xd9, 0x7a, 0x00, 0xff}, draw.TriangleGlyph{}},
-	"pipe":   {color.RGBA{0x2a, 0x9d, 0x6f, 0xff}, draw.SquareGlyph{}},
-	"sannet": {color.RGBA{0x1f, 0x4e, 0xd8, 0xff}, draw.PyramidGlyph{}},
+	"tcp":      {color.RGBA{0x70, 0x70, 0x70, 0xff}, draw.CircleGlyph{}},
+	"unix":     {color.RGBA{0xd9, 0x7a, 0x00, 0xff}, draw.TriangleGlyph{}},
+	"pipe":     {color.RGBA{0x2a, 0x9d, 0x6f, 0xff}, draw.SquareGlyph{}},
+	"buffered": {color.RGBA{0xb0, 0x3a, 0x8c, 0xff}, draw.RingGlyph{}},
+	"sannet":   {color.RGBA{0x1f, 0x4e, 0xd8, 0xff}, draw.PyramidGlyph{}},
 }
 
-// curve is a plot over the size of messages.
+// curve is a plot of how a metric grows with something.
 type curve struct {
-	family, metric string
+	over           axis
+	prefix, metric string // of workloads
 	title, label   string
 	scale          float64
 }
 
+// axis is what a metric grows with.
+type axis struct {
+	label string
+	of    func(result) int
+	name  func(int) string
+}
+
+var (
+	bySize       = axis{"message size", func(r result) int { return r.Size }, sizeName}
+	byConns      = axis{"connections", func(r result) int { return r.Count }, strconv.Itoa}
+	byGoroutines = axis{"goroutines at each end of one connection", func(r result) int { return r.Count }, strconv.Itoa}
+)
+
 var curves = []curve{
-	{"roundtrip", "time", "Round trip", "µs", 1e-3},
-	{"stream", "rate", "Stream, by the size of writes", "GB/s", 1e-9},
-	{"stream", "cpu", "CPU time of a stream, both sides", "ns per byte", 1},
+	{bySize, "roundtrip", "time", "Round trip", "µs", 1e-3},
+	{bySize, "stream", "rate", "Stream, by the size of writes", "GB/s", 1e-9},
+	{bySize, "stream", "cpu", "CPU time of a stream, both sides", "ns per byte", 1},
+	{byGoroutines, "writers/64B", "rate", "Stream of many writers, 64 bytes each", "GB/s", 1e-9},
+	{byGoroutines, "writers/64KiB", "rate", "Stream of many writers, 64 KiB each", "GB/s", 1e-9},
+	{byConns, "active", "rate", "Round trips over many connections, in total", "thousands per second", 1e-3},
+	{byConns, "slow", "rate", "Round trips beside a slow reader, in total", "thousands per second", 1e-3},
+	{byConns, "stuck", "rate", "Round trips beside a reader that never reads, in total", "thousands per second", 1e-3},
+	{byConns, "idle", "rss", "Memory of idle connections, both ends", "KiB per connection", 1.0 / 1024},
 }
 
 // writePlots writes every plot as SVG and PNG into dir, and returns the names of the files.
@@ -75,7 +98,7 @@ func writePlots(dir string, r *report) (files []string, err error) {
 			if p == nil {
 				continue
 			}
-			if err := save(m.Mode+"-"+c.family+"-"+c.metric, p, plotWidth*2/3); err != nil {
+			if err := save(m.Mode+"-"+strings.ReplaceAll(c.prefix, "/", "-")+"-"+c.metric, p, plotWidth*2/3); err != nil {
 				return files, err
 			}
 		}
@@ -119,26 +142,26 @@ type points struct {
 	plotter.XErrors
 }
 
-// plot draws a line for each carrier, or returns nil if there is nothing to draw.
+// plot draws a line for each carrier, or returns nil where there is not more than a point.
 func (c curve) plot(r *report, m mode) (*plot.Plot, error) {
 	p := newPlot(c.title + ", " + m.Title)
-	sizes := make(map[float64]string)
+	ticks := make(map[float64]string)
 	for _, carrier := range carrierNames {
 		var pts points
 		for _, res := range r.carrier(m.Mode, carrier) {
 			f, ok := r.find(m.Mode, res.Workload, carrier, c.metric)
-			if family(res.Workload) != c.family || !ok || f.Min <= 0 { // which a logarithm needs
+			if !strings.HasPrefix(res.Workload, c.prefix+"/") || !ok || f.Min <= 0 { // which a logarithm needs
 				continue
 			}
-			x := float64(res.Size)
-			sizes[x] = sizeName(res.Size)
+			x := float64(c.over.of(res))
+			ticks[x] = c.over.name(c.over.of(res))
 			pts.XYs = append(pts.XYs, plotter.XY{X: x, Y: f.Median * c.scale})
 			pts.YErrors = append(pts.YErrors, spreadOf(f.summary, c.scale))
 		}
 		if len(pts.XYs) == 0 {
 			continue
 		}
-		// Sizes given by -sizes come in any order.
+		// What is given by flags comes in any order.
 		line, scatter, err := plotter.NewLinePoints(sorted(pts.XYs))
 		if err != nil {
 			return nil, err
@@ -154,13 +177,13 @@ func (c curve) plot(r *report, m mode) (*plot.Plot, error) {
 		p.Add(line, bars, scatter)
 		p.Legend.Add(carrier, line, scatter)
 	}
-	if len(sizes) == 0 {
+	if len(ticks) < 2 {
 		return nil, nil
 	}
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker = namedTicks(sizes)
+	p.X.Tick.Marker = namedTicks(ticks)
 	p.Y.Tick.Marker = plot.TickerFunc(logTicks)
-	p.X.Label.Text, p.Y.Label.Text = "message size", c.label
+	p.X.Label.Text, p.Y.Label.Text = c.over.label, c.label
 	p.Legend.Top, p.Legend.Left = true, true
 	return p, nil
 }

@@ -28,6 +28,7 @@ type report struct {
 	CellTime   string    `json:"cell_time"`
 	Touch      bool      `json:"touch"`
 	Modes      []mode    `json:"modes"`
+	Missing    []string  `json:"missing,omitempty"` // what was not measured, and why
 	Results    []result  `json:"results"`
 }
 
@@ -43,6 +44,7 @@ type result struct {
 	Workload string         `json:"workload"`
 	Carrier  string         `json:"carrier"`
 	Size     int            `json:"size,omitempty"`
+	Count    int            `json:"count,omitempty"`
 	Paths    map[string]int `json:"paths"` // how many connections took which path
 	Metrics  []figure       `json:"metrics"`
 }
@@ -58,19 +60,20 @@ type figure struct {
 }
 
 // newReport sums up the first rounds.
-func newReport(o options, rigs []*rig, cells []*cell, rounds int) *report {
+func newReport(o options, rigs []*rig, cells []*cell, missing []string, rounds int) *report {
 	r := &report{
 		Time: time.Now(), Args: os.Args[1:],
 		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH,
 		CPU: cpuModel(), CPUs: runtime.NumCPU(), GOMAXPROCS: runtime.GOMAXPROCS(0),
-		Rounds: rounds, CellTime: o.time.String(), Touch: o.touch,
+		Rounds: rounds, CellTime: o.time.String(), Touch: o.touch, Missing: missing,
 	}
 	for _, rig := range rigs {
 		r.Modes = append(r.Modes, mode{rig.mode, rig.title})
 	}
 	for _, c := range cells {
 		res := result{
-			Mode: c.rig.mode, Workload: c.load.name, Carrier: c.carrier.name, Size: c.load.size, Paths: c.paths,
+			Mode: c.rig.mode, Workload: c.load.name, Carrier: c.carrier.name,
+			Size: c.load.size, Count: c.load.count, Paths: c.paths,
 		}
 		base := baseOf(c, cells)
 		for i, m := range c.load.metrics {
@@ -82,10 +85,12 @@ func newReport(o options, rigs []*rig, cells []*cell, rounds int) *report {
 			if m.higher {
 				f.Better = "higher"
 			}
-			// A median of some of the rounds would say that all have one.
-			if rs := ratios(base.column(i, rounds), samples, m.higher); len(rs) == rounds {
-				s := summarize(rs)
-				f.Ratio = &s
+			if base != nil {
+				// A median of some of the rounds would say that all have one.
+				if rs := ratios(base.column(i, rounds), samples, m.higher); len(rs) == rounds {
+					s := summarize(rs)
+					f.Ratio = &s
+				}
 			}
 			res.Metrics = append(res.Metrics, f)
 		}
@@ -103,11 +108,14 @@ func (c *cell) column(metric, rounds int) []float64 {
 	return v
 }
 
-// baseOf returns the cell of TCP with the same workload.
+// baseOf returns the cell of TCP with the same workload, or nil if that was not measured.
 func baseOf(c *cell, cells []*cell) *cell {
 	i := slices.IndexFunc(cells, func(b *cell) bool {
 		return b.carrier.name == "tcp" && b.rig == c.rig && b.load.name == c.load.name
 	})
+	if i < 0 {
+		return nil
+	}
 	return cells[i]
 }
 
@@ -134,8 +142,9 @@ func (r *report) find(mode, workload, carrier, metric string) (figure, bool) {
 	return figure{}, false
 }
 
-// notes tells which paths sannet took, above all where that was none over a SAN.
+// notes tells what was not measured, and which paths sannet took, above all where that was none over a SAN.
 func (r *report) notes() (notes []string) {
+	notes = append(notes, r.Missing...)
 	for _, m := range r.Modes {
 		var san, other int
 		counts := make(map[string]int)
@@ -175,13 +184,20 @@ func (r *report) notes() (notes []string) {
 
 // outputs are the files that a report goes to.
 type outputs struct {
-	json *os.File
-	plot string
+	json    *os.File
+	plot    string
+	doc     string
+	command string
 }
 
 // openOutputs makes the files and directories that the flags name.
 func openOutputs(o options) (*outputs, error) {
-	out := &outputs{plot: o.plot}
+	out := &outputs{plot: o.plot, doc: o.doc, command: o.command}
+	if o.doc != "" {
+		if _, err := updateDoc(o.doc, o.command, ""); err != nil {
+			return nil, err
+		}
+	}
 	if o.plot != "" {
 		if err := os.MkdirAll(o.plot, 0o777); err != nil {
 			return nil, fmt.Errorf("-plot: %w", err)
@@ -203,6 +219,13 @@ func (out *outputs) write(r *report, stdout io.Writer) error {
 		enc := json.NewEncoder(out.json)
 		enc.SetIndent("", "\t")
 		err = errors.Join(err, enc.Encode(r))
+	}
+	if out.doc != "" {
+		text, e := updateDoc(out.doc, out.command, r.markdown())
+		if e == nil {
+			e = os.WriteFile(out.doc, text, 0o666)
+		}
+		err = errors.Join(err, e)
 	}
 	if out.plot != "" {
 		files, e := writePlots(out.plot, r)

@@ -31,6 +31,8 @@ const (
 	jobEcho        job = iota + 1 // sends every message of the size back
 	jobStream                     // reads batches, and tells how much came
 	jobStreamTouch                // likewise, and looks at every cache line
+	jobReaders                    // reads batches with as many goroutines as the size says, and tells how much came
+	jobSource                     // writes messages of the size, without end
 	jobOpen                       // nothing, until the client closes
 	jobHTTP                       // HTTP/1.1
 	jobControl                    // answers questions about the server
@@ -226,6 +228,10 @@ func (s *server) work(c net.Conn) (handedOver bool) {
 		serveEcho(c, make([]byte, buf))
 	case jobStream, jobStreamTouch:
 		serveStream(c, make([]byte, buf), j == jobStreamTouch)
+	case jobReaders:
+		serveReaders(c, size, make([]byte, buf))
+	case jobSource:
+		serveSource(c, make([]byte, buf))
 	case jobOpen:
 		c.Read(make([]byte, 1))
 	case jobHTTP:
@@ -256,7 +262,7 @@ func readHello(c net.Conn) (j job, size int, v verdict, err error) {
 		return j, 0, verdictVersion, nil
 	case j == 0 || j >= jobs:
 		return j, 0, verdictJob, nil
-	case n > maxSize || n == 0 && (j == jobEcho || j == jobStream || j == jobStreamTouch):
+	case n > maxSize || n == 0 && j != jobOpen && j != jobHTTP && j != jobControl || n > maxReaders && j == jobReaders:
 		return j, 0, verdictSize, nil
 	}
 	return j, int(n), verdictOK, nil
@@ -265,8 +271,10 @@ func readHello(c net.Conn) (j job, size int, v verdict, err error) {
 // bufferSize is how much memory a job needs.
 func bufferSize(j job, size int) int64 {
 	switch j {
-	case jobEcho:
+	case jobEcho, jobSource:
 		return int64(size)
+	case jobReaders:
+		return int64(size) * readSize
 	case jobStream, jobStreamTouch:
 		return int64(max(size, 64<<10))
 	}

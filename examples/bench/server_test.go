@@ -19,7 +19,7 @@ import (
 func newPipeServer(t *testing.T) (*server, carrier) {
 	s := newServer()
 	t.Cleanup(s.close)
-	l := newPipeListener()
+	l := newLocalListener(net.Pipe)
 	s.serve(l)
 	return s, carrier{"pipe", l.dial}
 }
@@ -39,6 +39,10 @@ func TestHello(t *testing.T) {
 		{"version", hello(version+1, byte(jobEcho), 1), verdictVersion},
 		{"no job", hello(version, 0, 1), verdictJob},
 		{"unknown job", hello(version, byte(jobs), 1), verdictJob},
+		{"readers", hello(version, byte(jobReaders), maxReaders), verdictOK},
+		{"too many readers", hello(version, byte(jobReaders), maxReaders+1), verdictSize},
+		{"no readers", hello(version, byte(jobReaders), 0), verdictSize},
+		{"nothing to write", hello(version, byte(jobSource), 0), verdictSize},
 		{"no size", hello(version, byte(jobStream), 0), verdictSize},
 		{"too large", hello(version, byte(jobStreamTouch), maxSize+1), verdictSize},
 		{"far too large", hello(version, byte(jobEcho), 1<<63), verdictSize},
@@ -171,6 +175,48 @@ func TestStreamCounts(t *testing.T) {
 	}
 }
 
+// TestReadersCount: many readers together read what a batch has, and no more.
+func TestReadersCount(t *testing.T) {
+	for _, goroutines := range []int{1, 3, 8} {
+		client, server := newBuffered()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			serveReaders(server, goroutines, make([]byte, goroutines*readSize))
+		}()
+		length := make([]byte, 8)
+		for _, n := range []int{1, readSize, 100*readSize + 1} {
+			binary.LittleEndian.PutUint64(length, uint64(n))
+			client.Write(length)
+			client.Write(make([]byte, n))
+			require.NoError(t, readTotal(client, uint64(n)))
+		}
+		// What makes no sense is nothing, and a batch may be cut short.
+		binary.LittleEndian.PutUint64(length, 1<<63)
+		client.Write(length)
+		require.NoError(t, readTotal(client, 0))
+		binary.LittleEndian.PutUint64(length, 100)
+		client.Write(length)
+		client.Write(make([]byte, 99))
+		client.Close()
+		<-done
+	}
+}
+
+// TestSource: writes until the client goes, also to one that does not read.
+func TestSource(t *testing.T) {
+	client, server := newBuffered()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		serveSource(server, make([]byte, 1000))
+	}()
+	_, err := io.ReadFull(client, make([]byte, 2*ringSize))
+	require.NoError(t, err)
+	client.Close()
+	<-done
+}
+
 func TestBadBodies(t *testing.T) {
 	s, via := newPipeServer(t)
 	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -240,7 +286,7 @@ func TestSpread(t *testing.T) {
 	broken := errors.New("broken")
 	var calls atomic.Int64
 	assert.Equal(t, broken, spread(4, 1000, func(i int) error {
-		if calls.Add(1) == 500 {
+		if calls.Add(1) >= 500 { // none comes back after that
 			return broken
 		}
 		return nil

@@ -67,7 +67,7 @@ func fakeCells() (*rig, []*cell) {
 
 func TestReport(t *testing.T) {
 	r0, cells := fakeCells()
-	r := newReport(options{}, []*rig{r0}, cells, 3)
+	r := newReport(options{}, []*rig{r0}, cells, nil, 3)
 	require.Len(t, r.Results, 2)
 	f, ok := r.find("procs1", "roundtrip/64B", "sannet", "time")
 	require.True(t, ok)
@@ -92,7 +92,7 @@ func TestReport(t *testing.T) {
 // TestPartialReport: after an interruption the complete rounds count.
 func TestPartialReport(t *testing.T) {
 	r0, cells := fakeCells()
-	r := newReport(options{}, []*rig{r0}, cells, 1)
+	r := newReport(options{}, []*rig{r0}, cells, nil, 1)
 	f, _ := r.find("procs1", "roundtrip/64B", "sannet", "time")
 	assert.Equal(t, []float64{100}, f.Samples)
 	assert.Equal(t, 10.0, f.Ratio.Median)

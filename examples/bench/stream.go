@@ -68,18 +68,24 @@ func stream(t *trial, size int, touch bool) ([]float64, error) {
 				return err
 			}
 		}
-		if _, err := io.ReadFull(c, length); err != nil {
-			return err
-		}
-		if got := binary.LittleEndian.Uint64(length); got != total {
-			return fmt.Errorf("%d bytes were sent, %d came", total, got)
-		}
-		return nil
+		return readTotal(c, total)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return []float64{o.opsPerSecond() * float64(size), o.cpuPerOp() / float64(size)}, nil
+}
+
+// readTotal waits until the reader says how much came.
+func readTotal(c net.Conn, want uint64) error {
+	length := make([]byte, 8)
+	if _, err := io.ReadFull(c, length); err != nil {
+		return err
+	}
+	if got := binary.LittleEndian.Uint64(length); got != want {
+		return fmt.Errorf("%d bytes were sent, %d came", want, got)
+	}
+	return nil
 }
 
 // sums is where the reader leaves what it made of the data, lest the compiler leave out the reading.

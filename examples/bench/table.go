@@ -21,6 +21,7 @@ const (
 	opsPerSecond   unit = "1/s"
 	bytesPerConn   unit = "B/connection"
 	perConn        unit = "1/connection"
+	share          unit = "of 1"
 )
 
 // format writes a value of the unit for people.

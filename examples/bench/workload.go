@@ -24,6 +24,8 @@ type workload struct {
 	name    string
 	about   string
 	size    int      // of a message or body in bytes, if it has one
+	count   int      // of what there is more and more of, connections or goroutines, if it is about that
+	conns   int      // that are open at a time, if they are many
 	metrics []metric // the first is the one that matters most
 	run     func(*trial) ([]float64, error)
 }
@@ -90,23 +92,47 @@ type cell struct {
 	rounds  [][]float64    // by round, by metric
 }
 
-// cellsOf returns all cells, those of one workload next to each other.
-func cellsOf(o options, rigs []*rig) (cells []*cell, err error) {
+const (
+	maxDescriptors = 1 << 30
+	// ownDescriptors is more than what a process has open besides the connections that are measured.
+	ownDescriptors = 100
+)
+
+// lacks says why a workload cannot be measured over a carrier, if that is so.
+func (r *rig) lacks(w workload, c carrier, limit int) string {
+	ends := 1
+	if r.mode == modeOne {
+		ends = 2
+	}
+	if need := ends * c.descriptors() * w.conns; w.conns > 0 && need > limit-ownDescriptors {
+		return fmt.Sprintf("%s over %s, %s, was not measured: it takes %d descriptors in a process, and the limit is %d",
+			w.name, c.name, r.title, need, limit)
+	}
+	return ""
+}
+
+// cellsOf returns all cells, those of one workload next to each other, and why others are left out.
+func cellsOf(o options, rigs []*rig, limit int) (cells []*cell, missing []string, err error) {
 	ws := o.workloads()
 	if len(ws) == 0 {
-		return nil, fmt.Errorf("-run %q matches none of the workloads, see -list", o.run)
+		return nil, nil, fmt.Errorf("-run %q matches none of the workloads, see -list", o.run)
 	}
 	for _, r := range rigs {
 		for _, w := range ws {
 			for _, name := range o.over {
 				i := slices.IndexFunc(r.carriers, func(c carrier) bool { return c.name == name })
-				if i >= 0 {
-					cells = append(cells, &cell{rig: r, load: w, carrier: r.carriers[i], paths: make(map[string]int)})
+				if i < 0 {
+					continue
 				}
+				if why := r.lacks(w, r.carriers[i], limit); why != "" {
+					missing = append(missing, why)
+					continue
+				}
+				cells = append(cells, &cell{rig: r, load: w, carrier: r.carriers[i], paths: make(map[string]int)})
 			}
 		}
 	}
-	return cells, nil
+	return cells, missing, nil
 }
 
 // patience is how long a cell may take in excess of what it should.
@@ -231,8 +257,11 @@ func (t *trial) measure(f func(n int) error) (outcome, error) {
 		if err := t.ctx.Err(); err != nil {
 			return outcome{}, err
 		}
-		next := float64(n) * float64(t.time) / float64(max(took, 1))
-		n = int(min(max(next, float64(n+1)), float64(10*n)))
+		next := max(1, float64(n)*float64(t.time)/float64(max(took, 1)))
+		if took < t.time*3/4 {
+			next = max(next, float64(n+1))
+		}
+		n = int(min(next, float64(10*n)))
 	}
 }
 
