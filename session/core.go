@@ -27,7 +27,7 @@ type core struct {
 	cur        int         // the one in use
 	level      int         // its level
 	sinceGrow  int         // bytes received at this level
-	noGrow     bool        // growing failed: the provider has no memory
+	growAt     int         // growing failed: not to be tried before so many bytes have been received at this level
 	owed       int         // buffers posted again, not granted yet
 	peerWant   bool        // credits for the peer are solicited
 	repay      bool        // a control message may have used one of the last credits

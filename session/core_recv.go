@@ -288,7 +288,7 @@ const spillChunk = 16 << 10
 
 // grow replaces the receive region by the next larger one, if the flow is sustained and the last change is over.
 func (c *core) grow() {
-	if c.level+1 >= len(c.levels) || c.noGrow || c.level > 0 && c.sinceGrow < sustained*c.recv[c.cur].bytes() {
+	if c.level+1 >= len(c.levels) || c.sinceGrow < c.growAt || c.level > 0 && c.sinceGrow < sustained*c.recv[c.cur].bytes() {
 		return
 	}
 	c.changeLevel(c.level + 1)
@@ -296,6 +296,9 @@ func (c *core) grow() {
 
 // sustained is how many times its receive region a flow has to fill before it gets a larger one.
 const sustained = 8
+
+// growAgain is how much a flow has to bring, at least, after growing has failed, until that is tried again.
+const growAgain = 1 << 20
 
 // shrink returns to the smallest receive region, unless there is unread data. Buffers left of an earlier change have
 // to be used up before.
@@ -319,7 +322,8 @@ func (c *core) changeLevel(to int) bool {
 	}
 	if err := c.recv[other].open(c.ep, other, c.levels[to]); err != nil {
 		c.stats.GrowFailures++
-		c.noGrow = to > c.level
+		// There may be memory later. The more has been received, the less it matters what trying again costs.
+		c.growAt = c.sinceGrow + min(max(c.sinceGrow, growAgain), 256*growAgain)
 		if c.recv[other].posted == 0 {
 			c.recv[other].release(c.ep)
 		} else {
@@ -332,7 +336,7 @@ func (c *core) changeLevel(to int) bool {
 	c.recv[c.cur].retired = true
 	c.drainSize = to < c.level
 	c.cur, c.level, c.sinceGrow = other, to, 0
-	c.noGrow = false // there may be memory by the time it is wanted again
+	c.growAt = 0
 	c.growWanted = true
 	return true
 }

@@ -474,6 +474,41 @@ func TestGrowWithoutMemory(t *testing.T) {
 	d.finish()
 }
 
+// Memory that comes back is made use of: a connection is not small for ever. Trying costs less and less.
+func TestGrowLater(t *testing.T) {
+	d := newDuo(t, fakeAttr(), fakeAttr())
+	c := d.c[1]
+	d.w.faults = func(step string) provider.Status {
+		if step == "allocate" {
+			return provider.StatusNoMemory
+		}
+		return provider.StatusOK
+	}
+	flow := func(total int) {
+		t.Helper()
+		for total > 0 {
+			d.write(0, make([]byte, 10<<10))
+			d.settle()
+			total -= len(d.read(1, 1<<20))
+			d.settle()
+		}
+		require.NoError(t, c.err)
+	}
+	flow(2*growAgain - 50<<10)
+	assert.EqualValues(t, 2, c.stats.GrowFailures)
+	flow(2 * growAgain)
+	assert.EqualValues(t, 3, c.stats.GrowFailures)
+	c.sinceGrow = 1 << 40
+	c.grow()
+	assert.EqualValues(t, 4, c.stats.GrowFailures)
+	assert.Equal(t, 1<<40+256*growAgain, c.growAt)
+	d.w.faults = nil
+	c.sinceGrow = c.growAt
+	flow(1)
+	assert.Equal(t, 1, c.level)
+	d.finish()
+}
+
 // Half of the receives of the new region cannot be posted: there is no way back.
 func TestGrowPostFails(t *testing.T) {
 	for _, n := range []int{1, 2, 10} {
