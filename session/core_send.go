@@ -361,8 +361,8 @@ func (c *core) resizeSends() {
 	if c.send.want == 0 || !c.send.idle() {
 		return
 	}
-	if c.send.want > c.attr.MaxInline {
-		// Without memory the messages just stay smaller.
+	if c.send.want > c.attr.MaxInline && c.attr.MaxSends >= minSends {
+		// Without memory, or where one message at a time could leave from it, they just stay smaller.
 		c.send.open(c.ep, min(busyReceives, c.attr.MaxSends), c.send.want)
 	} else {
 		c.send.close(c.ep)

@@ -644,6 +644,27 @@ func TestSlotsForControl(t *testing.T) {
 	d.finish()
 }
 
+// A provider that takes one message at a time from registered memory is used for inline messages alone, also when the peer's
+// buffers have grown.
+func TestOneSendBesideInline(t *testing.T) {
+	a := fakeAttr()
+	a.MaxInline, a.MaxSends, a.RDMAThreshold = minBuffer, 1, 0
+	d := newDuo(t, a, fakeAttr())
+	want := stream(0, 0, 100_000)
+	var got []byte
+	for sent := 0; len(got) < len(want); {
+		before := len(got)
+		sent += d.write(0, want[sent:])
+		d.settle()
+		got = append(got, d.read(1, 1<<20)...)
+		d.settle()
+		require.Greater(t, len(got), before, "stuck")
+	}
+	assert.True(t, bytes.Equal(want, got))
+	assert.NotZero(t, d.c[1].level)
+	d.finish()
+}
+
 // Gathered bytes leave with the first credits that come, few as they may be.
 func TestGatheredBytesLeaveWithAnyCredit(t *testing.T) {
 	p := newPuppet(t, noGrow(), puppetHello(), Config{})
