@@ -163,7 +163,7 @@ func (c *core) register() (err error) {
 		in.handle, err = c.registerLocal(in.dst)
 		return err
 	}
-	r, err := c.ep.Expose(in.dst, provider.RightWrite)
+	r, err := c.expose(in.dst, provider.RightWrite)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,6 @@ func (c *core) register() (err error) {
 		clear(in.dst) // the peer says what it has written: it must not make us pass on what was there before
 	}
 	in.handle, in.target = r.Handle, target{length: uint64(len(in.dst)), desc: r.Descriptor}
-	c.stats.Registrations++
 	return nil
 }
 
@@ -193,14 +192,32 @@ func (c *core) registerLocal(b []byte) (provider.Handle, error) {
 	if !c.attr.LocalRegistration {
 		return 0, nil
 	}
-	if c.regs == nil {
-		c.regs = regcache.New(c.ep, c.cache)
-	}
-	h, err := c.regs.Get(b)
+	h, err := c.registrations().Get(b)
 	if err == nil {
 		c.stats.Registrations++
 	}
 	return h, err
+}
+
+// registrations are those of the application's memory that are kept.
+func (c *core) registrations() *regcache.Cache {
+	if c.regs == nil {
+		c.regs = regcache.New(c.ep, c.cache)
+	}
+	return c.regs
+}
+
+// expose lets the peer reach memory of the application. Registrations that are only kept, by any connection, are given up for that.
+func (c *core) expose(b []byte, rights provider.Rights) (provider.Region, error) {
+	r, err := c.ep.Expose(b, rights)
+	s := provider.StatusOf(err)
+	if (s == provider.StatusLimit || s == provider.StatusNoMemory) && c.attr.LocalRegistration && c.registrations().Relieve(len(b)) {
+		r, err = c.ep.Expose(b, rights)
+	}
+	if err == nil {
+		c.stats.Registrations++
+	}
+	return r, err
 }
 
 // revokeAccess ends a registration of the application's memory. Where the provider fails, closing the endpoint is

@@ -55,9 +55,7 @@ func (c *core) offer(p []byte) (first int, begun bool) {
 	var r provider.Region
 	var err error
 	if read {
-		if r, err = c.ep.Expose(rest, provider.RightRead); err == nil {
-			c.stats.Registrations++
-		}
+		r, err = c.expose(rest, provider.RightRead)
 	} else if out.buffer == 0 {
 		r.Handle, err = c.registerLocal(rest)
 	}

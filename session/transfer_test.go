@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"syscall"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sansock/provider"
+	"sansock/session/regcache"
 )
 
 // transferKinds are the modelAttrs that differ in how large writes cross.
@@ -402,6 +404,35 @@ func TestOfferFallsBack(t *testing.T) {
 				d.finish()
 			}
 		}
+	}
+}
+
+// A limit on registrations is kept by giving up those that are kept for later, before a transfer is given up.
+func TestExposeRelieves(t *testing.T) {
+	a := modelAttrs(2)
+	for _, want := range []provider.Rights{provider.RightRead, provider.RightWrite} {
+		d := newDuo(t, a, a)
+		c, ep := d.c[0], d.w.ends[0]
+		c.cache = regcache.Limits{Entries: 4, Bytes: 1 << 20}
+		idle := make([]byte, 30_000)
+		h, err := c.registerLocal(idle)
+		require.NoError(t, err)
+		c.regs.Put(h)
+		limit := len(ep.regs)
+		d.w.faults = func(step string) provider.Status {
+			if step == "expose" && len(ep.regs) >= limit {
+				return provider.StatusLimit
+			}
+			return provider.StatusOK
+		}
+		r, err := c.expose(make([]byte, 30_000), want)
+		require.NoError(t, err)
+		_, err = c.expose(make([]byte, 30_000), want)
+		assert.Equal(t, provider.StatusLimit, err, "nothing left to give up")
+		c.revokeAccess(r.Handle)
+		runtime.KeepAlive(idle)
+		d.w.faults = nil
+		d.finish()
 	}
 }
 
