@@ -29,6 +29,9 @@ func audit(w *fakeWire, ends [2]*modelEnd) error {
 				credits += int(h.arg >> 32)
 			}
 		}
+		if r.late != nil {
+			grants(lateBytes(&r.core))
+		}
 		for _, m := range w.ends[i].out {
 			if m.op == provider.OpSend {
 				grants(m.data)
@@ -41,6 +44,9 @@ func audit(w *fakeWire, ends [2]*modelEnd) error {
 			}
 		}
 		taken := 0
+		if s.late != nil {
+			taken++
+		}
 		for _, m := range w.ends[1-i].out {
 			if m.op == provider.OpSend {
 				taken++
@@ -56,4 +62,12 @@ func audit(w *fakeWire, ends [2]*modelEnd) error {
 		}
 	}
 	return nil
+}
+
+// lateBytes is the message that c has postponed.
+func lateBytes(c *core) []byte {
+	if c.late.IsInline() {
+		return c.late.Inline[0]
+	}
+	return c.late.Local.Bytes
 }

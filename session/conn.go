@@ -84,7 +84,9 @@ func newConn(ep provider.Endpoint, cfg Config) *Conn {
 	}
 	c.spinner = extension[provider.Spinner](ep, provider.GUIDSpinner)
 	c.seats(ep)
-	c.core.reader = extension[provider.RDMAReader](ep, provider.GUIDRDMARead)
+	if a.MaxRDMAs > 1 { // else a read of ours might find a write in its place
+		c.core.reader = extension[provider.RDMAReader](ep, provider.GUIDRDMARead)
+	}
 	return c
 }
 
@@ -416,6 +418,9 @@ func (c *Conn) sleepParked(w *waiter, d *deadline) {
 // mu: the last to arm decides, so it has to see who sleeps.
 func (c *Conn) arm() bool {
 	mode := provider.WakeSolicited
+	if c.core.late != nil {
+		c.later() // there may be nothing whose completion would say that there is room
+	}
 	if c.rd.parked() || c.wr.parked() || c.core.closing || c.core.done || c.core.shut() || c.core.pending() {
 		mode = provider.WakeAny
 	}
@@ -514,7 +519,9 @@ func (c *Conn) progress() {
 		k := c.kicks.Load()
 		c.mu.Lock()
 		if !c.epClosed {
-			c.core.poll()
+			if c.core.poll() == 0 && c.core.late != nil {
+				c.core.pump()
+			}
 			c.background()
 		}
 		c.unlock()

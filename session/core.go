@@ -49,6 +49,7 @@ type core struct {
 	small      bool                         // writes are small, and may be gathered
 	inFlight   int                          // sends posted from the region, not completed
 	buffer     uint8                        // state of a Buffer that is sent as a message
+	late       *provider.Send               // a message that the provider had no room for; usually nil
 	finWanted  bool                         // CloseWrite: nothing is written any more
 	finSent    bool
 	pong       uint64 // argument of the ping to answer

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"syscall"
 
 	pool "github.com/libp2p/go-buffer-pool"
@@ -17,7 +18,7 @@ const (
 
 // slotFree reports that a control message has memory to leave from.
 func (c *core) slotFree() bool {
-	return c.attr.MaxInline >= controlSize || len(c.send.free) > 0
+	return (c.attr.MaxInline >= controlSize || len(c.send.free) > 0) && c.late == nil
 }
 
 // controlSize bounds a control message.
@@ -29,7 +30,7 @@ func (c *core) canControl() bool { return c.win.control() && c.slotFree() && !c.
 // canData reports that stream bytes may be sent now. One slot of the send region is left to control messages. A region
 // that is to be replaced takes no more data, so that it becomes idle.
 func (c *core) canData() bool {
-	return c.win.data() && !c.ended && !c.abortSent && !c.paused &&
+	return c.win.data() && !c.ended && !c.abortSent && !c.paused && c.late == nil &&
 		(c.attr.MaxInline >= min(c.win.size(), c.send.size) || len(c.send.free) > 1 && c.send.want == 0)
 }
 
@@ -72,15 +73,49 @@ func (c *core) post(k kind, flags uint8, arg uint64, fixed int, body []byte, sol
 		copy(s.Local.Bytes[n:], body)
 		c.inFlight++
 	}
-	if err := c.ep.PostSend(s); err != nil {
-		if !s.IsInline() {
-			c.inFlight--
-			c.send.free = append(c.send.free, int(s.Context))
-		}
+	c.postSend(s)
+}
+
+// postSend posts a message whose slot, if it has one, is in flight.
+func (c *core) postSend(s provider.Send) {
+	err := c.ep.PostSend(s)
+	switch {
+	case err == nil:
+		c.stats.MessagesSent++
+	case provider.StatusOf(err) == provider.StatusQueueFull:
+		c.postpone(s)
+	default:
+		c.sent(s.Context) // there will be no completion
 		c.postFailed(err)
-		return
 	}
-	c.stats.MessagesSent++
+}
+
+// postpone keeps a message for which the provider has no room at the moment. No other leaves before it: whether one can, all
+// ask slotFree or canData.
+func (c *core) postpone(s provider.Send) {
+	if s.IsInline() {
+		s.Inline = [2][]byte{slices.Concat(s.Inline[0], s.Inline[1]), nil}
+	}
+	c.late = &s
+}
+
+// postLate tries again what was postponed, and reports that nothing is left of that.
+func (c *core) postLate() bool {
+	if c.late == nil {
+		return true
+	}
+	s := *c.late
+	c.late = nil
+	c.postSend(s)
+	return c.late == nil
+}
+
+// dropLate gives up what was postponed, after the end.
+func (c *core) dropLate() {
+	if c.late != nil {
+		c.sent(c.late.Context)
+		c.late = nil
+	}
 }
 
 // postFailed acts on an error of a post. A peer that is gone is not noted before what it sent has been received.
@@ -147,7 +182,7 @@ func (c *core) write(p []byte) (int, error) {
 // that is possible now. The memory is in use until the core's buffer is bufferDone.
 func (c *core) sendBuffer(r provider.Region, n int) bool {
 	if n == 0 || len(c.held) > 0 || headerSize+n > c.win.size() || headerSize+n <= c.attr.MaxInline ||
-		c.threshold > 0 && n >= c.threshold || !c.win.data() || c.abortSent || c.paused || c.writeOver() ||
+		c.threshold > 0 && n >= c.threshold || !c.win.data() || c.abortSent || c.paused || c.writeOver() || c.late != nil ||
 		c.inFlight >= c.attr.MaxSends-1 {
 		return false
 	}
@@ -157,13 +192,18 @@ func (c *core) sendBuffer(r provider.Region, n int) bool {
 	h.put(r.Bytes)
 	c.inFlight++
 	c.buffer = bufferOut
-	if err := c.ep.PostSend(provider.Send{Context: bufferContext, Local: r.Segment(0, headerSize+n)}); err != nil {
+	s := provider.Send{Context: bufferContext, Local: r.Segment(0, headerSize+n)}
+	switch err := c.ep.PostSend(s); {
+	case err == nil:
+		c.stats.MessagesSent++
+	case provider.StatusOf(err) == provider.StatusQueueFull:
+		c.postpone(s)
+	default:
 		c.inFlight--
 		c.buffer = bufferNone
 		c.postFailed(err)
 		return false
 	}
-	c.stats.MessagesSent++
 	c.stats.BytesRDMAOut += uint64(n)
 	return true
 }
@@ -245,6 +285,9 @@ func (c *core) dropHeld() {
 
 // pump sends what became possible: first what others wait for, then data, then the end.
 func (c *core) pump() {
+	if c.late != nil && !c.ended && !c.postLate() && !c.aborting {
+		return
+	}
 	if c.abortSent || c.ended {
 		if c.muted {
 			c.creditIfDue()
@@ -431,7 +474,7 @@ func (c *core) finish() {
 // pending reports that something waits to leave, or an RDMA read of nobody's is under way: what they wait for need not be
 // solicited.
 func (c *core) pending() bool {
-	return len(c.held) > 0 || c.in.busy && c.in.read || c.finWanted && !c.finSent || c.growWanted || c.drainAsked || c.draining ||
+	return c.late != nil || len(c.held) > 0 || c.in.busy && c.in.read || c.finWanted && !c.finSent || c.growWanted || c.drainAsked || c.draining ||
 		c.ackWanted || c.pongWanted || c.win.telling || c.in.doneWanted || c.in.targetWanted || c.in.untarget || c.send.want != 0 ||
 		c.asideOut
 }

@@ -32,15 +32,16 @@ func find(c *core) {
 func TestModelHandover(t *testing.T) {
 	for kinds := range modelKinds * modelKinds {
 		for seed := range uint64(testSeeds(t, 4)) {
-			runModelHandover(t, modelAttrs(kinds/modelKinds), modelAttrs(kinds%modelKinds), seed)
+			runModelHandover(t, modelAttrs(kinds/modelKinds), modelAttrs(kinds%modelKinds), seed, nil)
 		}
 	}
 }
 
-func runModelHandover(t testing.TB, a, b provider.Attributes, seed uint64) {
+func runModelHandover(t testing.TB, a, b provider.Attributes, seed uint64, faults func(step string) provider.Status) {
 	w := newFakeWire(a, b)
 	cfg := Config{ReadBuffer: 200 << 10, Provider: fakeProvider{}}
 	ends := newModelEnds(t, w, seed, cfg)
+	w.faults = faults
 	r := fakeRand(seed + 3000)
 	step := func() {
 		ends[r.IntN(2)].step(w)
@@ -144,6 +145,7 @@ func handOver(t testing.TB, w *fakeWire, ends *[2]*modelEnd, i int, cfg Config) 
 	require.Empty(t, w.broken)
 
 	next := newFakeWire(w.ends[0].attr, w.ends[1].attr)
+	defer func() { next.faults = w.faults }()
 	cfg.ReadBuffer = int(st.readBuffer)
 	cfg.CacheBytes = -1
 	var n [2]negotiation

@@ -225,6 +225,13 @@ func (e *modelEnd) stepBackground() {
 	}
 }
 
+// look does what Conn does when something may have happened, or it is time to try again.
+func (e *modelEnd) look() {
+	if e.poll() == 0 && e.late != nil {
+		e.pump()
+	}
+}
+
 func (e *modelEnd) size() int {
 	switch e.r.IntN(10) {
 	case 0:
@@ -250,7 +257,7 @@ func (e *modelEnd) step(w *fakeWire) {
 	case 6:
 		e.stepBackground()
 	case 7, 8:
-		e.poll()
+		e.look()
 	case 9:
 		if e.r.IntN(8) == 0 {
 			e.giveUp()
@@ -300,15 +307,38 @@ func TestModelLossless(t *testing.T) {
 		a, b := kinds/modelKinds, kinds%modelKinds
 		t.Run(fmt.Sprintf("%d-%d", a, b), func(t *testing.T) {
 			for seed := range uint64(testSeeds(t, 8)) {
-				runModel(t, modelAttrs(a), modelAttrs(b), seed)
+				runModel(t, modelAttrs(a), modelAttrs(b), seed, nil)
 			}
 		})
 	}
 }
 
-func runModel(t testing.TB, a, b provider.Attributes, seed uint64) {
+// Providers that have no room for a message at the moment, time and again.
+func TestModelQueueFull(t *testing.T) {
+	for kinds := range modelKinds * modelKinds {
+		for seed := range uint64(testSeeds(t, 4)) {
+			a, b := modelAttrs(kinds/modelKinds), modelAttrs(kinds%modelKinds)
+			runModel(t, a, b, seed, queueFull(seed))
+			runModelHandover(t, a, b, seed, queueFull(seed))
+		}
+	}
+}
+
+// queueFull are the faults of such a provider.
+func queueFull(seed uint64) func(step string) provider.Status {
+	r := fakeRand(seed + 7000)
+	return func(step string) provider.Status {
+		if step == "post-send" && r.IntN(3) == 0 {
+			return provider.StatusQueueFull
+		}
+		return provider.StatusOK
+	}
+}
+
+func runModel(t testing.TB, a, b provider.Attributes, seed uint64, faults func(step string) provider.Status) {
 	w := newFakeWire(a, b)
 	ends := newModelEnds(t, w, seed, Config{ReadBuffer: 200 << 10})
+	w.faults = faults
 	r := fakeRand(seed + 1000)
 	for range 1500 {
 		ends[r.IntN(2)].step(w)
@@ -333,7 +363,7 @@ func endModel(t testing.TB, w *fakeWire, ends [2]*modelEnd, seed uint64) {
 			e.stepRead(50000)
 			e.stepTakeUrgent()
 			w.ends[e.dir].deliver()
-			e.poll()
+			e.look()
 			require.NoError(t, audit(w, ends), "seed %d, round %d", seed, i)
 		}
 		if ends[0].eof && ends[1].eof {
@@ -354,7 +384,7 @@ func endModel(t testing.TB, w *fakeWire, ends [2]*modelEnd, seed uint64) {
 	for range 1000 {
 		for _, e := range ends {
 			w.ends[e.dir].deliver()
-			e.poll()
+			e.look()
 		}
 	}
 	for i, e := range ends {

@@ -253,6 +253,21 @@ func TestNegotiateLimits(t *testing.T) {
 	}
 }
 
+// A provider of one transfer at a time is not asked for an RDMA read beside an RDMA write.
+func TestNegotiateOneRDMA(t *testing.T) {
+	for most, want := range map[int]uint8{1: modeReadable, 2: modeReader | modeReadable} {
+		a := fakeAttr()
+		a.MaxRDMAs = most
+		conn, p, err := negotiateWith(t, a, Dialer, nil, goodAnswer)
+		require.NoError(t, err)
+		h, err := parseHello(p.got[0])
+		require.NoError(t, err)
+		assert.Equal(t, want, h.modes)
+		conn.SetLinger(0)
+		assert.NoError(t, conn.Close())
+	}
+}
+
 // A refusal that does not leave delays the end for a second, and not longer.
 func TestRefusalThatDoesNotLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

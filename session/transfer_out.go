@@ -240,6 +240,7 @@ func (c *core) pumpOutbound() {
 
 // dropOutbound ends the offer after the endpoint was closed, which revoked the memory and completed the posted writes.
 func (c *core) dropOutbound() {
+	c.dropLate()
 	if c.out.active && !c.out.over {
 		c.out.pieces = 0
 		c.endOutbound(c.out.sent)
