@@ -285,6 +285,35 @@ func TestHandoverStuck(t *testing.T) {
 	})
 }
 
+// An abort that is found when the new end is there already still counts.
+func TestAdoptAborted(t *testing.T) {
+	for _, last := range []kind{kindAbort, kindData, kindCredit} {
+		h := puppetHello()
+		h.features = features
+		old, next := newPuppet(t, fakeAttr(), h, Config{Provider: fakeProvider{}}), newPuppet(t, fakeAttr(), h, Config{})
+		c, fresh := old.conn, next.conn
+		c.mu.Lock()
+		old.say(header{kind: kindSuspend, arg: 1, credits: 1})
+		find(old.c)
+		c.unlock()
+		require.True(t, old.c.muted)
+		require.True(t, old.raw(encode(header{kind: last, arg: abortReset, length: 1}, []byte{1})))
+		fresh.mu.Lock()
+		r := new(redirect)
+		r.to.Store(fresh)
+		c.adopt(fresh, r, old.c.susp)
+		if last == kindAbort {
+			assert.Equal(t, syscall.ECONNRESET, c.core.err)
+			assert.True(t, c.epClosed && fresh.epClosed)
+		} else {
+			assert.NoError(t, c.core.err)
+			assert.False(t, c.epClosed)
+		}
+		c.SetLinger(0)
+		c.Close()
+	}
+}
+
 // A Conn whose endpoint is another's now leaves what arrives there alone.
 func TestUnlockAfterAdoption(t *testing.T) {
 	p := newPuppet(t, fakeAttr(), puppetHello(), Config{})

@@ -345,6 +345,41 @@ func TestHandoverFails(t *testing.T) {
 	})
 }
 
+// Strangers at the address of a suspended session cannot end it, nor keep the right one out: not by trying tokens, and not by
+// saying nothing.
+func TestHandoverStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, emu.Config{}, emu.Config{}, session.Config{})
+		ctx := context.Background()
+		ends := r.connect()
+		state, err := ends[0].Handover(ctx)
+		require.NoError(t, err)
+		st, err := session.ParseState(state)
+		require.NoError(t, err)
+		wrong := bytes.Clone(state)
+		wrong[9] ^= 1 // in the token
+		for range 100 {
+			_, err = r.resume(0, wrong)
+			var refused *session.RefusedError
+			require.ErrorAs(t, err, &refused)
+		}
+		for range 100 {
+			ep, err := r.p[0].Dial(ctx, netip.AddrPort{}, st.Addr())
+			require.NoError(t, err)
+			defer ep.Close()
+			synctest.Wait()
+		}
+		start := time.Now()
+		ends[0], err = r.resume(0, state)
+		require.NoError(t, err)
+		assert.Zero(t, time.Since(start))
+		_, err = ends[0].Write([]byte("on"))
+		require.NoError(t, err)
+		_, err = io.ReadFull(ends[1], make([]byte, 2))
+		require.NoError(t, err)
+	})
+}
+
 // A hand-over that is called off, or cannot be, leaves the connection as it was.
 func TestHandoverCalledOff(t *testing.T) {
 	r := newRig(t, emu.Config{}, emu.Config{}, session.Config{})

@@ -13,10 +13,9 @@ import (
 	"sansock/provider"
 )
 
-// The new end of a session comes to a listener that is there for it alone.
+// The new end of a session comes to a listener that is there for it alone, but that others may find.
 const (
-	maxCallers  = 4  // that may be talking to it at a time
-	maxMistaken = 32 // that may come with another token until it is given up
+	maxCallers  = 16 // that are heard at a time
 	callTimeout = 5 * time.Second
 )
 
@@ -66,36 +65,30 @@ func (c *Conn) expire(s *suspension) {
 
 // receiveEnd answers those who come to l, until it is closed.
 func (c *Conn) receiveEnd(ctx context.Context, l provider.Listener, s *suspension) {
-	slots := make(chan struct{}, maxCallers)
-	for mistaken := 0; ; {
+	var heard callers
+	slots := make(chan struct{}, 2*maxCallers) // as one who has to go may take a moment
+	for {
 		req, err := l.Accept()
 		if err != nil {
 			return // closed, or as good as that: the timer runs
 		}
-		select {
-		case slots <- struct{}{}:
-		default:
-			req.Reject([]byte{1})
-			continue
-		}
-		if mistaken++; mistaken > maxMistaken {
-			req.Reject(nil)
-			c.expire(s)
-			return
-		}
+		slots <- struct{}{}
 		go func() {
 			defer func() { <-slots }()
-			c.receiveCaller(ctx, req, s)
+			cctx, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			who := &caller{host: req.RemoteAddr().Addr(), leave: cancel}
+			heard.enter(who)
+			defer heard.exit(who)
+			c.receiveCaller(cctx, req, s, func() bool { return heard.know(who) })
 		}()
 	}
 }
 
-// receiveCaller makes the caller the new end, if it has the token. Who has shown that uses it up, and with it the
-// connection, should it fail afterwards.
-func (c *Conn) receiveCaller(ctx context.Context, req provider.Request, s *suspension) {
-	actx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	ep, err := req.Accept(actx)
+// receiveCaller makes the caller the new end, if it has the token, and is still there as known says. Who has shown that uses it
+// up, and with it the connection, should it fail afterwards.
+func (c *Conn) receiveCaller(ctx context.Context, req provider.Request, s *suspension, known func() bool) {
+	ep, err := req.Accept(ctx)
 	if err != nil {
 		return
 	}
@@ -103,12 +96,12 @@ func (c *Conn) receiveCaller(ctx context.Context, req provider.Request, s *suspe
 	opened := false
 	opener := func(t token) bool {
 		// In the same time wherever a wrong one differs.
-		if subtle.ConstantTimeCompare(t[:], s.ticket.token[:]) == 1 {
+		if subtle.ConstantTimeCompare(t[:], s.ticket.token[:]) == 1 && known() {
 			opened = s.opened.CompareAndSwap(false, true)
 		}
 		return opened
 	}
-	fresh, wakes, err := negotiateResumed(actx, ep, cfg, negotiation{side: Listener, opener: opener})
+	fresh, wakes, err := negotiateResumed(ctx, ep, cfg, negotiation{side: Listener, opener: opener})
 	if err != nil {
 		if opened {
 			c.expire(s)
@@ -151,6 +144,13 @@ func (c *Conn) adopt(fresh *Conn, wakes *redirect, s *suspension) {
 	c.core.poll()
 	old.Close() // the peer has closed it, or should have
 	c.core.poll()
+	if c.core.done || c.core.aborting { // the peer has thought better of it at the last moment, or broken the protocol
+		c.closeEndpoint()
+		c.unlock()
+		fresh.core.abort(abortReset)
+		fresh.discard()
+		return
+	}
 	if c.moved == nil {
 		c.moved = &moved{local: local, remote: remote}
 	}
