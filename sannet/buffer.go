@@ -17,7 +17,7 @@ func (c *Conn) NewBuffer(n int) (*Buffer, error) {
 	if !c.ok() || n < 0 {
 		return nil, syscall.EINVAL
 	}
-	b, err := c.s.NewBuffer(n)
+	b, err := c.s.Load().NewBuffer(n)
 	if err != nil {
 		err = c.error("write", "write", err)
 	}
@@ -30,7 +30,7 @@ func (c *Conn) WriteBuffer(b *Buffer, n int) (int, error) {
 	if !c.ok() {
 		return 0, syscall.EINVAL
 	}
-	n, err := c.s.WriteBuffer(b, n)
+	n, err := c.s.Load().WriteBuffer(b, n)
 	if err != nil {
 		err = c.error("write", "write", err)
 	}
@@ -44,7 +44,7 @@ func (c *Conn) ReadBuffer() (*Buffer, error) {
 	if !c.ok() {
 		return nil, syscall.EINVAL
 	}
-	b, err := c.s.ReadBuffer()
+	b, err := c.s.Load().ReadBuffer()
 	if err != nil && err != io.EOF {
 		err = c.error("read", "read", err)
 	}

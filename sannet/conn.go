@@ -17,8 +17,8 @@ import (
 // Conn is a connection over the SAN. It has the methods of *net.TCPConn, which behave and fail alike, but for the
 // differences that the package comment lists. All methods may be called from any goroutine.
 type Conn struct {
-	s       *session.Conn
-	network string // as given to Dial or Listen, for errors
+	s       atomic.Pointer[session.Conn] // replaced where a hand-over is undone
+	network string                       // as given to Dial or Listen, for errors
 	laddr   *net.TCPAddr
 	raddr   *net.TCPAddr
 	route   sanswitch.Route
@@ -31,14 +31,15 @@ type Conn struct {
 
 // newConn wraps a session that came from network.
 func newConn(network string, s *session.Conn, route sanswitch.Route) *Conn {
-	return &Conn{
-		s:         s,
+	c := &Conn{
 		network:   network,
 		laddr:     tcpAddr(s.LocalAddr()),
 		raddr:     tcpAddr(s.RemoteAddr()),
 		route:     route,
 		keepAlive: systemKeepAlive,
 	}
+	c.s.Store(s)
+	return c
 }
 
 // tcpAddr is net.TCPAddrFromAddrPort, with IPv4 in four bytes as net has it.
@@ -46,7 +47,7 @@ func tcpAddr(a netip.AddrPort) *net.TCPAddr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(a.Addr().Unmap(), a.Port()))
 }
 
-func (c *Conn) ok() bool { return c != nil && c.s != nil }
+func (c *Conn) ok() bool { return c != nil && c.s.Load() != nil }
 
 // Read reads up to len(b) bytes and returns as soon as there are some. At the end of what the peer sent, the error
 // is io.EOF.
@@ -54,7 +55,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	if !c.ok() {
 		return 0, syscall.EINVAL
 	}
-	n, err := c.s.Read(b)
+	n, err := c.s.Load().Read(b)
 	if err != nil && err != io.EOF {
 		err = c.error("read", "read", err)
 	}
@@ -67,7 +68,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	if !c.ok() {
 		return 0, syscall.EINVAL
 	}
-	n, err := c.s.Write(b)
+	n, err := c.s.Load().Write(b)
 	if err != nil {
 		err = c.error("write", "write", err)
 	}
@@ -82,7 +83,7 @@ func (c *Conn) Close() error {
 		return syscall.EINVAL
 	}
 	c.closed.Store(true)
-	if err := c.s.Close(); err != nil {
+	if err := c.s.Load().Close(); err != nil {
 		return c.error("close", "close", err)
 	}
 	return nil
@@ -94,7 +95,7 @@ func (c *Conn) CloseRead() error {
 	if !c.ok() {
 		return syscall.EINVAL
 	}
-	if err := c.s.CloseRead(); err != nil {
+	if err := c.s.Load().CloseRead(); err != nil {
 		return c.error("close", "shutdown", err)
 	}
 	return nil
@@ -105,7 +106,7 @@ func (c *Conn) CloseWrite() error {
 	if !c.ok() {
 		return syscall.EINVAL
 	}
-	if err := c.s.CloseWrite(); err != nil {
+	if err := c.s.Load().CloseWrite(); err != nil {
 		return c.error("close", "shutdown", err)
 	}
 	return nil
@@ -132,7 +133,7 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	if !c.ok() {
 		return syscall.EINVAL
 	}
-	return c.setError(c.s.SetDeadline(t))
+	return c.setError(c.s.Load().SetDeadline(t))
 }
 
 // SetReadDeadline bounds the Read that waits now and those to come: past t they fail with os.ErrDeadlineExceeded.
@@ -141,7 +142,7 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	if !c.ok() {
 		return syscall.EINVAL
 	}
-	return c.setError(c.s.SetReadDeadline(t))
+	return c.setError(c.s.Load().SetReadDeadline(t))
 }
 
 // SetWriteDeadline bounds the Write that waits now and those to come, as SetReadDeadline does for Read.
@@ -149,7 +150,7 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 	if !c.ok() {
 		return syscall.EINVAL
 	}
-	return c.setError(c.s.SetWriteDeadline(t))
+	return c.setError(c.s.Load().SetWriteDeadline(t))
 }
 
 // error gives err, bare from the session, the form that net gives an error of this operation. The call is the system

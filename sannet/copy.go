@@ -46,7 +46,7 @@ func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 	if !c.ok() {
 		return 0, syscall.EINVAL
 	}
-	n, err := c.s.WriteTo(w)
+	n, err := c.s.Load().WriteTo(w)
 	if err != nil {
 		if read, ok := err.(*session.ReadError); ok {
 			err = c.error("read", "read", read.Err)

@@ -8,6 +8,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"sansock/session"
 )
 
 // Handover ends the connection here so that it goes on elsewhere: in another process of this host, as a rule, to which
@@ -27,21 +29,58 @@ func (c *Conn) Handover(ctx context.Context) (state []byte, err error) {
 	if !c.ok() {
 		return nil, syscall.EINVAL
 	}
+	if state, err = c.leave(ctx); err == nil {
+		c.closed.Store(true)
+	}
+	return state, err
+}
+
+// leave is Handover of a Conn that may come back.
+func (c *Conn) leave(ctx context.Context) (state []byte, err error) {
 	c.mu.Lock()
 	k := c.keepAlive
 	c.mu.Unlock()
-	s, err := c.s.Handover(ctx)
+	s, err := c.s.Load().Handover(ctx)
 	if err != nil {
 		return nil, c.opError("handover", err)
 	}
-	c.closed.Store(true)
 	return handover{network: c.network, provider: c.route.Provider, keepAlive: k, session: s}.append(nil), nil
 }
+
+// back has c go on here after leave, as nobody else will. It returns the error of the hand-over, which failed for cause: a
+// lostError where c could not come back.
+//
+// A token is good for one: if the other process has gone on with the connection after all, or does so later, one of the two fails.
+func (c *Conn) back(state []byte, cause error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), backTimeout)
+	defer cancel()
+	n, err := (&Dialer{Switch: c.sw}).Resume(ctx, state)
+	if err != nil {
+		c.closed.Store(true)
+		return c.opError("handover", &lostError{cause})
+	}
+	c.s.Store(n.s.Load())
+	if c.closed.Load() { // Close came meanwhile. It saw the session that has left, or will see the new one
+		n.Close()
+		return c.opError("handover", &lostError{cause})
+	}
+	return c.opError("handover", cause)
+}
+
+// backTimeout bounds how long a hand-over that has failed may take to be undone. The peer waits for longer.
+const backTimeout = 5 * time.Second
+
+// lostError is cause for a connection that it was the end of.
+type lostError struct{ cause error }
+
+func (e *lostError) Error() string        { return e.cause.Error() + ": the connection is lost" }
+func (e *lostError) Unwrap() error        { return e.cause }
+func (e *lostError) Is(target error) bool { return target == net.ErrClosed }
 
 // Resume goes on with a connection that Conn.Handover has ended. It can be called in any process that reaches the peer
 // over the same SAN as before: over the emulated one, those of the same user on this host. An error that is
 // syscall.ECONNRESET means that the connection is lost; after any other, as long as the peer waits, the state can be
-// tried again.
+// tried again. It is a *net.OpError with Op "resume" and, unless the state is malformed, the addresses.
 func Resume(ctx context.Context, state []byte) (*Conn, error) { return new(Dialer).Resume(ctx, state) }
 
 // Resume is the function Resume, on the SANs of d.Switch. Other fields of d are of no concern.
@@ -50,10 +89,14 @@ func (d *Dialer) Resume(ctx context.Context, state []byte) (*Conn, error) {
 	if err != nil {
 		return nil, &net.OpError{Op: "resume", Net: "tcp", Err: err}
 	}
+	s, err := session.ParseState(h.session)
+	if err != nil {
+		return nil, &net.OpError{Op: "resume", Net: h.network, Err: err}
+	}
 	st := stackOf(d.Switch)
 	r, err := st.Switch.Resume(ctx, h.provider, h.session)
 	if err != nil {
-		return nil, &net.OpError{Op: "resume", Net: h.network, Err: err}
+		return nil, &net.OpError{Op: "resume", Net: h.network, Source: tcpAddr(s.LocalAddr()), Addr: tcpAddr(s.RemoteAddr()), Err: err}
 	}
 	c := newConn(h.network, r.Session, r.Route)
 	c.sw = st.Switch

@@ -184,7 +184,7 @@ func TestReceiveConn(t *testing.T) {
 	assert.Equal(t, io.EOF, err)
 }
 
-// The other process dies, at different moments: both ends see a reset, and nothing is left.
+// The other process dies, at different moments: the connection comes back, or, once it had gone, both ends see a reset.
 func TestSendConnDies(t *testing.T) {
 	for _, what := range []string{"die at once", "die with the state", "die resumed"} {
 		t.Run(what, func(t *testing.T) {
@@ -200,6 +200,10 @@ func TestSendConnDies(t *testing.T) {
 				require.NoError(t, err)
 			} else {
 				require.Error(t, err)
+				require.NotErrorIs(t, err, net.ErrClosed)
+				wait()
+				goesOn(t, client, server)
+				return
 			}
 			wait()
 			client.SetDeadline(time.Now().Add(stuck))
@@ -287,11 +291,138 @@ func TestPassMalformed(t *testing.T) {
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		u.Close()
 		there.Close()
-		client.SetDeadline(time.Now().Add(stuck))
-		_, err = client.Read(make([]byte, 1))
-		assert.ErrorIs(t, err, syscall.ECONNRESET)
+		if _, ok := server.(*sannet.Conn); ok {
+			assert.NotErrorIs(t, err, net.ErrClosed)
+			goesOn(t, client, server)
+			server.Close()
+		} else {
+			assert.ErrorIs(t, err, net.ErrClosed, "the socket may have been taken")
+			client.SetDeadline(time.Now().Add(stuck))
+			_, err = client.Read(make([]byte, 1))
+			assert.ErrorIs(t, err, syscall.ECONNRESET)
+		}
 		client.Close()
 	}
+}
+
+// goesOn checks that both directions of a connection are there.
+func goesOn(t *testing.T, client, server net.Conn) {
+	t.Helper()
+	for _, c := range [][2]net.Conn{{client, server}, {server, client}} {
+		require.NoError(t, c[1].SetDeadline(time.Now().Add(stuck)))
+		_, err := c[0].Write([]byte("still"))
+		require.NoError(t, err)
+		b := make([]byte, 5)
+		_, err = io.ReadFull(c[1], b)
+		require.NoError(t, err)
+		require.Equal(t, "still", string(b))
+	}
+}
+
+// A connection that the other process does not take is here as it was, and the error says whether it is.
+func TestSendConnComesBack(t *testing.T) {
+	const no = "\x07\x00not now"
+	sw := newSwitch(t, true)
+	for _, p := range []path{{name: "san", listen: listenWith(sw), dialWith: dialWith(sw)}, fallbackPath(t)} {
+		for name, c := range map[string]struct {
+			other func(there *net.UnixConn, server net.Conn) // the other process
+			want  error
+			text  string
+			lost  bool
+		}{
+			"declined": {func(there *net.UnixConn, _ net.Conn) {
+				io.ReadFull(there, make([]byte, 5))
+				there.Write([]byte(no))
+				io.Copy(io.Discard, there)
+			}, nil, "the receiver: not now", false},
+			"gone":    {func(*net.UnixConn, net.Conn) {}, syscall.EPIPE, "broken pipe", false},
+			"is gone": {func(there *net.UnixConn, _ net.Conn) { io.ReadFull(there, make([]byte, 5)) }, syscall.ECONNRESET, "", false},
+			"has dropped the socket": {func(there *net.UnixConn, server net.Conn) {
+				io.ReadFull(there, make([]byte, 5))
+				if tc, ok := server.(*net.TCPConn); ok {
+					tc.SetLinger(0) // which another process does through its copy
+				}
+			}, syscall.ECONNRESET, "", false},
+			"closed here meanwhile": {func(there *net.UnixConn, server net.Conn) {
+				io.ReadFull(there, make([]byte, 5))
+				server.Close()
+			}, net.ErrClosed, "", true},
+		} {
+			t.Run(p.name+"/"+name, func(t *testing.T) {
+				client, server, err := p.connect("tcp", "127.0.0.1:0")
+				require.NoError(t, err)
+				defer client.Close()
+				defer server.Close()
+				_, err = client.Write([]byte("unread"))
+				require.NoError(t, err)
+				u, file := socketPair(t)
+				fc, err := net.FileConn(file)
+				require.NoError(t, err)
+				file.Close()
+				there := fc.(*net.UnixConn)
+				over := make(chan struct{})
+				go func() {
+					defer close(over)
+					c.other(there, server)
+					there.Close()
+				}()
+				if name == "gone" {
+					<-over
+				}
+				err = sannet.SendConn(context.Background(), u, server)
+				u.Close()
+				<-over
+				require.Error(t, err)
+				if c.want != nil {
+					assert.ErrorIs(t, err, c.want)
+				}
+				assert.ErrorContains(t, err, c.text)
+				var oe *net.OpError
+				require.ErrorAs(t, err, &oe)
+				assert.Equal(t, "handover", oe.Op)
+				assert.Equal(t, server.LocalAddr(), oe.Source)
+				if c.lost {
+					_, err = server.Read(make([]byte, 1))
+					assert.ErrorIs(t, err, net.ErrClosed)
+					return
+				}
+				assert.NotErrorIs(t, err, net.ErrClosed)
+				b := make([]byte, 6)
+				_, err = io.ReadFull(server, b)
+				require.NoError(t, err)
+				assert.Equal(t, "unread", string(b))
+				goesOn(t, client, server)
+				// Closing is not a reset.
+				require.NoError(t, server.Close())
+				_, err = client.Read(b)
+				assert.Equal(t, io.EOF, err)
+			})
+		}
+	}
+}
+
+// A connection with too much unread data is not sent, and goes on here.
+func TestSendConnTooLong(t *testing.T) {
+	defer sannet.LimitPassed(1000)()
+	sw := newSwitch(t, true)
+	client, server, err := (path{name: "san", listen: listenWith(sw), dialWith: dialWith(sw)}).connect("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer client.Close()
+	defer server.Close()
+	_, err = client.Write(make([]byte, 1000))
+	require.NoError(t, err)
+	u, there := socketPair(t)
+	defer there.Close()
+	err = sannet.SendConn(context.Background(), u, server)
+	require.ErrorIs(t, err, syscall.EMSGSIZE)
+	require.NotErrorIs(t, err, net.ErrClosed)
+	_, err = io.ReadFull(server, make([]byte, 1000))
+	require.NoError(t, err)
+	goesOn(t, client, server)
+	require.NoError(t, unix.Shutdown(int(there.Fd()), unix.SHUT_WR))
+	b := make([]byte, 1)
+	n, _, err := unix.Recvfrom(int(there.Fd()), b, unix.MSG_DONTWAIT)
+	assert.True(t, n <= 0 && err != nil, "nothing was sent")
 }
 
 // Nothing is left of many hand-overs: no descriptor, and at the end of the package no goroutine.

@@ -62,6 +62,7 @@ func TestHandover(t *testing.T) {
 
 	_, err = d.Resume(ctx, state)
 	assert.ErrorIs(t, err, syscall.ECONNRESET, "once")
+	assert.ErrorContains(t, err, "resume tcp "+server.LocalAddr().String()+"->"+server.RemoteAddr().String()+": connection reset by peer")
 	var none *sannet.Conn
 	_, err = none.Handover(ctx)
 	assert.Equal(t, syscall.EINVAL, err)

@@ -51,7 +51,7 @@ func InfoOf(c net.Conn) (Info, bool) {
 				return Info{}, false
 			}
 			i := infoOf(cc.route)
-			i.Stats = cc.s.Stats()
+			i.Stats = cc.s.Load().Stats()
 			return i, true
 		case *net.TCPConn:
 			if cc == nil {

@@ -25,7 +25,7 @@ func (c *Conn) SetReadBuffer(bytes int) error {
 	if !c.ok() {
 		return syscall.EINVAL
 	}
-	return c.setError(c.s.SetReadBuffer(bytes))
+	return c.setError(c.s.Load().SetReadBuffer(bytes))
 }
 
 // SetWriteBuffer does nothing: no more than one message of written data ever waits here.
@@ -33,7 +33,7 @@ func (c *Conn) SetWriteBuffer(bytes int) error {
 	if !c.ok() {
 		return syscall.EINVAL
 	}
-	return c.setError(c.s.SetWriteBuffer(bytes))
+	return c.setError(c.s.Load().SetWriteBuffer(bytes))
 }
 
 // SetNoDelay does nothing: a SAN sends a write at once, and gathers small ones only while it has to wait anyway.
@@ -54,7 +54,7 @@ func (c *Conn) SetLinger(sec int) error {
 	if !c.ok() {
 		return syscall.EINVAL
 	}
-	if err := c.s.SetLinger(sec); err != nil {
+	if err := c.s.Load().SetLinger(sec); err != nil {
 		return c.error("set", "setsockopt", err)
 	}
 	return nil
@@ -124,7 +124,7 @@ func (c *Conn) changeKeepAlive(change func(*net.KeepAliveConfig) error) error {
 		k.Idle = 0
 	}
 	// The session's error comes first, as it is that of a closed connection.
-	if serr := c.s.SetKeepAlive(k.Idle, k.Interval, k.Count); serr != nil {
+	if serr := c.s.Load().SetKeepAlive(k.Idle, k.Interval, k.Count); serr != nil {
 		err = serr
 	}
 	if err != nil {

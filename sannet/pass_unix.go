@@ -25,50 +25,82 @@ const (
 )
 
 // maxPassed bounds the state of a connection: unread data is most of it.
-const maxPassed = 1 << 30
+var maxPassed = 1 << 30 // a variable for tests
 
 // SendConn passes c to the process at the other end of u, a stream, that calls ReceiveConn, and returns when that has
 // it. c is a *Conn, which goes on there as Conn.Handover describes, or a *net.TCPConn, whose socket is sent. No other
 // data may be on u meanwhile.
 //
-// c is closed when SendConn returns, also after most errors: the connection is lost then, and the peer's is reset. An
-// error for which c is as it was and open, as nothing has been sent, is errors.ErrUnsupported, or that of ctx, or
-// context.DeadlineExceeded, before the peer has come to rest. After an error other than that, u is to be closed: a
-// socket may still be in it. Windows has no such sockets, and the error is always errors.ErrUnsupported.
+// c is closed when SendConn returns nil. It is closed, too, and the connection lost, after an error that is net.ErrClosed. After
+// any other the connection is here as it was, c can be used on, and be sent to another process: where it had left, it has come
+// back. Calls that waited on a *Conn have ended with net.ErrClosed then, and deadlines are cleared.
+//
+// A *net.TCPConn is lost where the other process may still take the socket, which is when ctx ends before the answer. A *Conn is lost
+// where its peer has gone, or where the other process had gone on with it, and has failed since.
+//
+// After an error u is to be closed, unless the error is errors.ErrUnsupported or that of Handover: the connection may still be in it.
+// The error is syscall.EMSGSIZE where there is more than 1 GiB of unread data, and on Windows, which has no such sockets, always
+// errors.ErrUnsupported.
 func SendConn(ctx context.Context, u *net.UnixConn, c net.Conn) error {
 	switch c := c.(type) {
 	case *Conn:
-		state, err := c.Handover(ctx)
-		if err != nil {
-			return err
-		}
-		if err := exchange(ctx, u, passSAN, state, nil); err != nil {
-			(&Dialer{Switch: c.sw}).lose(state)
-			return &net.OpError{Op: "handover", Net: c.network, Source: c.laddr, Addr: c.raddr, Err: err}
-		}
-		return nil
+		return sendSAN(ctx, u, c)
 	case *net.TCPConn:
-		raw, err := c.SyscallConn()
-		if err != nil {
-			return err
-		}
-		if err := exchange(ctx, u, passTCP, nil, raw); err != nil {
-			c.SetLinger(0)
-			c.Close()
-			return &net.OpError{Op: "handover", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
-		}
-		return c.Close()
+		return sendTCP(ctx, u, c)
 	}
 	return fmt.Errorf("sannet: a %T cannot be passed: %w", c, errors.ErrUnsupported)
 }
 
-// lose has the peer of a connection that nobody goes on with see that soon.
-func (d *Dialer) lose(state []byte) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	if c, err := d.Resume(ctx, state); err == nil {
+func sendSAN(ctx context.Context, u *net.UnixConn, c *Conn) error {
+	if !c.ok() {
+		return syscall.EINVAL
+	}
+	state, err := c.leave(ctx)
+	if err != nil {
+		return err
+	}
+	if len(state) > maxPassed {
+		return c.back(state, os.NewSyscallError("write", syscall.EMSGSIZE))
+	}
+	if _, err = exchange(ctx, u, passSAN, state, nil); err != nil {
+		return c.back(state, err)
+	}
+	c.closed.Store(true)
+	return nil
+}
+
+func sendTCP(ctx context.Context, u *net.UnixConn, c *net.TCPConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	restore := keepLinger(raw)
+	settled, err := exchange(ctx, u, passTCP, nil, raw)
+	switch {
+	case err == nil:
+		return c.Close()
+	case settled:
+		if restore() != nil { // it was closed meanwhile
+			err = &lostError{err}
+		}
+	default:
 		c.SetLinger(0)
 		c.Close()
+		err = &lostError{err}
+	}
+	return &net.OpError{Op: "handover", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
+}
+
+// keepLinger returns what sets the linger option to what it is now: another process with the socket drops it by that option.
+func keepLinger(raw syscall.RawConn) (restore func() error) {
+	var l *unix.Linger
+	raw.Control(func(fd uintptr) { l, _ = unix.GetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER) })
+	return func() error {
+		return raw.Control(func(fd uintptr) {
+			if l != nil {
+				unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, l)
+			}
+		})
 	}
 }
 
@@ -146,8 +178,9 @@ func bound(ctx context.Context, u *net.UnixConn) (undo func()) {
 	}
 }
 
-// exchange sends a connection, and waits for the answer.
-func exchange(ctx context.Context, u *net.UnixConn, what byte, body []byte, socket syscall.RawConn) (err error) {
+// exchange sends a connection, and waits for the answer. Where it fails, settled says that the other process has not taken, and
+// will not take, the connection.
+func exchange(ctx context.Context, u *net.UnixConn, what byte, body []byte, socket syscall.RawConn) (settled bool, err error) {
 	defer bound(ctx, u)()
 	defer func() {
 		if cause := context.Cause(ctx); err != nil && cause != nil {
@@ -155,35 +188,39 @@ func exchange(ctx context.Context, u *net.UnixConn, what byte, body []byte, sock
 		}
 	}()
 	head := binary.LittleEndian.AppendUint32([]byte{what}, uint32(len(body)))
+	n := 0
 	if socket == nil {
-		_, err = u.Write(head)
+		n, err = u.Write(head)
 	} else {
-		cerr := socket.Control(func(fd uintptr) { _, _, err = u.WriteMsgUnix(head, unix.UnixRights(int(fd)), nil) })
+		cerr := socket.Control(func(fd uintptr) { n, _, err = u.WriteMsgUnix(head, unix.UnixRights(int(fd)), nil) })
 		if err == nil {
 			err = cerr
 		}
 	}
 	if err != nil {
-		return err
+		return n <= 0, err
 	}
-	if _, err := u.Write(body); err != nil {
-		return err
+	if len(body) > 0 {
+		if _, err := u.Write(body); err != nil {
+			return false, err
+		}
 	}
-	var n [2]byte
-	if _, err := io.ReadFull(u, n[:]); err != nil {
+	var size [2]byte
+	if _, err := io.ReadFull(u, size[:]); err != nil {
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			err = syscall.ECONNRESET // the other process is gone
+			err = syscall.ECONNRESET
 		}
-		return err
+		return errors.Is(err, syscall.ECONNRESET), err // the other process is gone
 	}
-	if m := binary.LittleEndian.Uint16(n[:]); m > 0 {
-		text := make([]byte, m)
-		if _, err := io.ReadFull(u, text); err != nil {
-			return err
-		}
-		return fmt.Errorf("the receiver: %s", text)
+	m := binary.LittleEndian.Uint16(size[:])
+	if m == 0 {
+		return true, nil
 	}
-	return nil
+	text := make([]byte, m)
+	if _, err := io.ReadFull(u, text); err != nil {
+		return true, err
+	}
+	return true, fmt.Errorf("the receiver: %s", text)
 }
 
 // receive takes what exchange sends.
@@ -208,7 +245,7 @@ func receive(u *net.UnixConn) (what byte, body []byte, file *os.File, err error)
 		return 0, nil, file, err
 	}
 	size := binary.LittleEndian.Uint32(head[1:])
-	if size > maxPassed {
+	if uint64(size) > uint64(maxPassed) {
 		return 0, nil, file, fmt.Errorf("sannet: a connection of %d bytes", size)
 	}
 	body, err = io.ReadAll(io.LimitReader(u, int64(size)))

@@ -28,7 +28,7 @@ func (c *Conn) WriteUrgent(ctx context.Context, b []byte) error {
 	if !c.ok() {
 		return syscall.EINVAL
 	}
-	if err := c.s.WriteUrgent(ctx, b); err != nil {
+	if err := c.s.Load().WriteUrgent(ctx, b); err != nil {
 		return c.error("write", "sendmsg", err)
 	}
 	return nil
@@ -45,7 +45,7 @@ func (c *Conn) ReadUrgent(ctx context.Context) (Urgent, error) {
 	if !c.ok() {
 		return Urgent{}, syscall.EINVAL
 	}
-	m, err := c.s.ReadUrgent(ctx)
+	m, err := c.s.Load().ReadUrgent(ctx)
 	if err != nil && err != io.EOF {
 		err = c.error("read", "recvmsg", err)
 	}

@@ -45,6 +45,10 @@ const (
 // Addr is where the peer waits: the address that the new end connects to, by the provider of the old one.
 func (s *State) Addr() netip.AddrPort { return s.ticket.addr }
 
+// LocalAddr and RemoteAddr are the addresses of the connection, which stay as they were.
+func (s *State) LocalAddr() netip.AddrPort  { return s.local }
+func (s *State) RemoteAddr() netip.AddrPort { return s.remote }
+
 func appendBytes(b, p []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(b, uint32(len(p))), p...)
 }
