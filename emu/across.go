@@ -20,11 +20,11 @@ func (p *Provider) canCross(c *Config) bool {
 }
 
 // cross dials a listener of another process.
-func (p *Provider) cross(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
+func (p *Provider) cross(ctx context.Context, local, remote netip.AddrPort, begin func(provider.Endpoint) error) (provider.Endpoint, error) {
 	if p.node == nil {
 		return nil, p.failure("dial", provider.StatusNoListener)
 	}
-	return p.node.Dial(ctx, local, remote)
+	return p.node.DialEarly(ctx, local, remote, begin)
 }
 
 // bind enters l in the fabric, and makes it known to other processes. A port that another process of this fabric has is
@@ -60,7 +60,7 @@ const bindTries = 1000
 
 // pending is a connection request in the queue of a listener.
 type pending interface {
-	provider.Request
+	provider.EarlyRequest
 	refuse(reason []byte) bool
 }
 
@@ -68,9 +68,6 @@ type pending interface {
 type foreign struct{ *shm.Request }
 
 func (f foreign) refuse(reason []byte) bool { return f.Reject(reason) == nil }
-
-// Accept implements provider.Request.
-func (f foreign) Accept(ctx context.Context) (provider.Endpoint, error) { return f.Request.Accept(ctx) }
 
 // foreigners takes the requests of other processes to a listener.
 type foreigners struct{ l *listener }

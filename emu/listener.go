@@ -22,6 +22,7 @@ type listener struct {
 	cond   sync.Cond  // a request has come, or the listener has closed
 	queue  []pending
 	closed bool
+	notify func(provider.Request) // takes requests in place of the queue; nil: none
 }
 
 // request is one Dial that waits.
@@ -61,6 +62,11 @@ func (r *request) refuse(reason []byte) bool {
 // enqueue hands r over. It fails when the backlog is full, or l is closed.
 func (l *listener) enqueue(r pending) error {
 	l.mu.Lock()
+	if l.notify != nil && !l.closed {
+		l.mu.Unlock()
+		l.notify(r)
+		return nil
+	}
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
@@ -71,6 +77,16 @@ func (l *listener) enqueue(r pending) error {
 	l.queue = append(l.queue, r)
 	l.cond.Signal()
 	return nil
+}
+
+// OnRequest implements provider.RequestNotifier. Where faults are wanted, Accept has them.
+func (l *listener) OnRequest(f func(provider.Request)) {
+	if l.prov.faults != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.notify = f
 }
 
 // withdraw removes a request whose dialer has given up, so that it does not fill the backlog.
@@ -153,6 +169,19 @@ func (r *request) Accept(ctx context.Context) (provider.Endpoint, error) {
 		return nil, err
 	}
 	return accepted.face(), nil
+}
+
+// AcceptEarly implements provider.EarlyRequest.
+func (r *request) AcceptEarly(ctx context.Context, begin func(provider.Endpoint) error) (provider.Endpoint, error) {
+	e, err := r.Accept(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := begin(e); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
 }
 
 // Reject implements provider.Request.

@@ -237,10 +237,15 @@ func (p *Provider) Listen(local netip.AddrPort, backlog int) (provider.Listener,
 
 // Dial implements provider.Provider.
 func (p *Provider) Dial(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
+	return p.DialEarly(ctx, local, remote, func(provider.Endpoint) error { return nil })
+}
+
+// DialEarly implements provider.EarlyDialer.
+func (p *Provider) DialEarly(ctx context.Context, local, remote netip.AddrPort, begin func(provider.Endpoint) error) (provider.Endpoint, error) {
 	if err := p.step(StepDial, "dial"); err != nil {
 		return nil, err
 	}
-	e, err := p.dial(ctx, clean(local), clean(remote))
+	e, err := p.dial(ctx, clean(local), clean(remote), begin)
 	if err != nil {
 		return nil, err
 	}
@@ -253,14 +258,19 @@ func (p *Provider) Dial(ctx context.Context, local, remote netip.AddrPort) (prov
 		e.Close()
 		return nil, err
 	}
-	if ok {
-		return here.face(), nil
+	if !ok {
+		return e, nil
 	}
-	return e, nil
+	face := here.face()
+	if err := begin(face); err != nil {
+		face.Close()
+		return nil, err
+	}
+	return face, nil
 }
 
 // dial returns an *endpoint, or one that is connected to another process.
-func (p *Provider) dial(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
+func (p *Provider) dial(ctx context.Context, local, remote netip.AddrPort, begin func(provider.Endpoint) error) (provider.Endpoint, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, p.ended("dial", err)
 	}
@@ -291,7 +301,7 @@ func (p *Provider) dial(ctx context.Context, local, remote netip.AddrPort) (prov
 		return nil, p.failure("dial", provider.StatusAddrNotAvail)
 	}
 	if l == nil {
-		return p.cross(ctx, local, remote)
+		return p.cross(ctx, local, remote, begin)
 	}
 	local, err := p.fabric.pickUp(local, remote)
 	if err != nil {

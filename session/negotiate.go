@@ -59,21 +59,11 @@ const (
 // The error is ErrTimeout, ErrVersion, ErrProtocol, ErrMemory or ErrProvider, a *RefusedError, ctx's cause, or the provider's (a
 // provider.Status). After none of them has the peer's application seen a connection.
 func Negotiate(ctx context.Context, ep provider.Endpoint, side Side, cfg Config) (*Conn, error) {
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = DefaultTimeout
-	}
-	if cfg.ReadBuffer <= 0 {
-		cfg.ReadBuffer = DefaultReadBuffer
-	}
-	c := newConn(ep, cfg)
-	c.mu.Lock() // until started, the core is ours alone
-	ep.OnWake(c.wake)
-	n := negotiation{core: &c.core, side: side}
-	if err := n.conclude(ctx, c, cfg.Timeout); err != nil {
+	o := Open(side, cfg)
+	if err := o.Begin(ep, nil); err != nil {
 		return nil, err
 	}
-	c.started()
-	return c, nil
+	return o.Conclude(ctx)
 }
 
 // negotiation is the exchange of hellos, which can be driven without goroutines: begin, then step for every completion.
@@ -91,15 +81,24 @@ type negotiation struct {
 
 // conclude goes through all of it. After an error the connection, whose lock is held, is gone.
 func (n *negotiation) conclude(ctx context.Context, c *Conn, timeout time.Duration) error {
-	err := n.begin()
+	err := n.start()
 	if err == nil {
 		err = n.run(ctx, c, timeout)
-	} else if refusal := n.refusal(); refusal != nil {
-		err = refusal
 	}
 	if err != nil {
 		n.leave(c)
 		c.discard()
+	}
+	return err
+}
+
+// start begins, unless the peer has refused already.
+func (n *negotiation) start() error {
+	err := n.begin()
+	if err != nil {
+		if refusal := n.refusal(); refusal != nil {
+			return refusal
+		}
 	}
 	return err
 }
@@ -289,21 +288,28 @@ func (n *negotiation) confirmed(b []byte, slot int) error {
 	return c.err
 }
 
+// steps acts on what has come. One at a time: what follows the negotiation is not ours to take.
+func (n *negotiation) steps() error {
+	for !n.done && n.core.ep.Poll(n.core.comps[:1]) == 1 {
+		if err := n.step(&n.core.comps[0]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // run drives the negotiation to its end.
 func (n *negotiation) run(ctx context.Context, c *Conn, timeout time.Duration) error {
+	if err := n.steps(); err != nil || n.done {
+		return err
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, ErrTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { c.rd.wake() })
 	defer stop()
 	for {
-		// One at a time: what follows the negotiation is not ours to take.
-		for !n.done && n.core.ep.Poll(n.core.comps[:1]) == 1 {
-			if err := n.step(&n.core.comps[0]); err != nil {
-				return err
-			}
-		}
-		if n.done {
-			return nil
+		if err := n.steps(); err != nil || n.done {
+			return err
 		}
 		c.rd.park()
 		if ctx.Err() != nil {

@@ -51,30 +51,71 @@ func (l *Listener) hand(a arrival) bool {
 	}
 }
 
-// handQueue hands over the connections that were set up over SANs.
-func (l *Listener) handQueue() {
-	defer l.queue.close()
-	for l.ctx.Err() == nil {
-		s, wait := l.queue.next()
-		if s != nil {
-			if l.hand(arrival{Result: s.result}) {
-				l.queue.remove(s)
-			}
-			continue
-		}
-		if l.drained.Load() && l.queue.empty() {
-			l.shut()
+// stir has somebody advance a connection that is being set up: a call of Accept if there is one, as what comes of it goes there,
+// and else a goroutine. As the slot is noted before asking is looked at here, and looked for after asking has gone down in
+// Accept, one of the two sees to it.
+func (l *Listener) stir(s *slot) {
+	if l.queue.stir(s) {
+		l.rouse()
+	}
+}
+
+func (l *Listener) rouse() {
+	if l.asking.Load() > 0 {
+		l.queue.signal()
+	} else if l.tending.CompareAndSwap(false, true) {
+		go l.tend()
+	}
+}
+
+// tend advances what was stirred while nobody accepts.
+func (l *Listener) tend() {
+	for {
+		l.work()
+		l.tending.Store(false)
+		if work, _ := l.queue.left(); !work || !l.tending.CompareAndSwap(false, true) {
 			return
 		}
-		var timer <-chan time.Time
-		if wait > 0 {
-			timer = time.After(wait)
+	}
+}
+
+// work advances the connections that were stirred.
+func (l *Listener) work() {
+	for s := l.queue.work(); s != nil; s = l.queue.work() {
+		l.advance(s)
+	}
+}
+
+// advance goes on with setting up a connection, which the caller has made busy.
+func (l *Listener) advance(s *slot) {
+	for {
+		c, err := s.opening.Advance()
+		if c == nil && err == nil {
+			switch l.queue.leave(s) {
+			case restWait:
+				return
+			case restAgain:
+				continue
+			}
+			s.opening.Drop()
+			err = session.ErrTimeout
 		}
-		select {
-		case <-l.queue.changed:
-		case <-timer:
-		case <-l.ctx.Done():
-		}
+		l.settle(s, Result{Session: c, Route: s.route}, err)
+		return
+	}
+}
+
+// settle ends the setting up of a connection.
+func (l *Listener) settle(s *slot, r Result, err error) {
+	// Errors concern nobody here: the peer knows, and may be back over TCP.
+	l.queue.settle(s, r, err)
+	l.shutIfDrained()
+}
+
+// expire ends connections that take too long to set up.
+func (l *Listener) expire() {
+	if l.queue.expire() {
+		l.rouse()
 	}
 }
 
@@ -89,6 +130,9 @@ const (
 // serveSAN takes the requests of a SAN listener until it ends.
 func (l *Listener) serveSAN(san sanListener) {
 	defer san.Close()
+	if n, ok := san.Listener.(provider.RequestNotifier); ok {
+		n.OnRequest(func(req provider.Request) { l.take(req, san) })
+	}
 	for failures := 0; ; {
 		req, err := san.Accept()
 		if err == nil {
@@ -117,16 +161,39 @@ func (l *Listener) take(req provider.Request, san sanListener) {
 		req.Reject(rejectBusy.bytes())
 		return
 	}
-	slot, why := l.queue.open()
-	if slot == nil {
+	s := &slot{route: Route{Path: PathSAN, Provider: san.name, Reason: ReasonSAN}}
+	early, ok := req.(provider.EarlyRequest)
+	if ok {
+		s.opening, s.busy = session.Open(session.Listener, over(l.sw.session, san.provider)), true
+	}
+	if why, ok := l.queue.open(s); !ok {
+		if l.draining.Load() {
+			why = rejectBusy
+		}
 		req.Reject(why.bytes())
 		return
 	}
-	// Errors concern nobody here: the peer knows, and may be back over TCP.
+	if ok {
+		l.takeEarly(early, s)
+		return
+	}
 	go func() {
-		s, err := l.negotiate(req, san.provider)
-		l.queue.settle(slot, Result{Session: s, Route: Route{Path: PathSAN, Provider: san.name, Reason: ReasonSAN}}, err)
+		c, err := l.negotiate(req, san.provider)
+		l.settle(s, Result{Session: c, Route: s.route}, err)
 	}()
+}
+
+// takeEarly accepts a request at once, and goes on whenever the peer does. So a connection takes no goroutine to set up.
+func (l *Listener) takeEarly(req provider.EarlyRequest, s *slot) {
+	_, err := req.AcceptEarly(l.ctx, func(ep provider.Endpoint) error {
+		return s.opening.Begin(ep, func() { l.stir(s) })
+	})
+	if err != nil {
+		l.settle(s, Result{}, err)
+		return
+	}
+	l.queue.watch(l.expire)
+	l.advance(s)
 }
 
 // tcp is the network of net that has the addresses of the listener's.

@@ -390,3 +390,41 @@ func TestSwitchClose(t *testing.T) {
 	_, err = s.Dial(context.Background(), new(net.Dialer), "san", both.Addr().String())
 	assert.ErrorIs(t, err, errDisabled)
 }
+
+// A peer that starts and does not go on has its time, and not more.
+func TestSilentDialerExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := emu.New(emu.Config{Fabric: emu.NewFabric()})
+		require.NoError(t, err)
+		s := newSwitch(t, Config{}, p)
+		l := listen(t, s, "san", "127.0.0.1:0")
+		var eps []provider.Endpoint
+		for range 3 {
+			ep, err := p.Dial(t.Context(), netip.AddrPort{}, l.Addr().(*net.TCPAddr).AddrPort())
+			require.NoError(t, err)
+			eps = append(eps, ep)
+			time.Sleep(session.DefaultTimeout / 4)
+		}
+		open := func() int {
+			synctest.Wait()
+			l.queue.mu.Lock()
+			defer l.queue.mu.Unlock()
+			return l.queue.halfOpen
+		}
+		var n []int
+		for range 5 {
+			n = append(n, open())
+			time.Sleep(session.DefaultTimeout / 4)
+		}
+		assert.Equal(t, []int{3, 2, 1, 0, 0}, n)
+		var c [1]provider.Completion
+		for _, ep := range eps {
+			require.Equal(t, 1, ep.Poll(c[:]))
+			assert.Equal(t, provider.OpDisconnect, c[0].Op)
+			ep.Close()
+		}
+		l.Close()
+		s.Close()
+		synctest.Wait()
+	})
+}

@@ -60,9 +60,13 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 
 // connect makes a session over one provider.
 func (a *attempt) connect(ctx context.Context, w way) (*session.Conn, *failure) {
+	o := session.Open(session.Dialer, over(a.session, w.provider))
 	dialCtx, cancel := context.WithTimeout(ctx, connectTimeout)
-	ep, err := w.provider.Dial(dialCtx, a.localOn(w), a.dst)
+	begun, err := dialAndBegin(dialCtx, w.provider, a.localOn(w), a.dst, o)
 	cancel()
+	if err != nil && begun {
+		return nil, &failure{err: err}
+	}
 	if err != nil {
 		f := &failure{err: err, final: refusal(err)}
 		why := reasonOf(err)
@@ -72,11 +76,31 @@ func (a *attempt) connect(ctx context.Context, w way) (*session.Conn, *failure) 
 	if a.reached != nil {
 		a.reached()
 	}
-	s, err := session.Negotiate(ctx, ep, session.Dialer, over(a.session, w.provider))
+	s, err := o.Conclude(ctx)
 	if err != nil {
 		return nil, &failure{err: err}
 	}
 	return s, nil
+}
+
+// dialAndBegin makes a connection and begins the session on it. begun tells that an error is the session's.
+func dialAndBegin(ctx context.Context, p provider.Provider, local, remote netip.AddrPort, o *session.Opening) (begun bool, err error) {
+	if early, ok := p.(provider.EarlyDialer); ok {
+		_, err = early.DialEarly(ctx, local, remote, func(ep provider.Endpoint) error {
+			err := o.Begin(ep, nil)
+			begun = err != nil
+			return err
+		})
+		if err != nil {
+			o.Drop()
+		}
+		return begun, err
+	}
+	ep, err := p.Dial(ctx, local, remote)
+	if err != nil {
+		return false, err
+	}
+	return true, o.Begin(ep, nil)
 }
 
 // over is the configuration of sessions over p, which can be handed over.

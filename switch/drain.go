@@ -29,7 +29,7 @@ func (l *Listener) Drain() error {
 	go func() {
 		l.serving.Wait()
 		l.drained.Store(true)
-		l.queue.signal()
+		l.shutIfDrained()
 	}()
 	return nil
 }

@@ -87,6 +87,7 @@ func TestFallback(t *testing.T) {
 			f.dialed.postSend = fail(provider.StatusLink)
 		}},
 		{name: "listener's allocate", why: ReasonPeerDeclined, peer: ReasonMemory, fault: func(f *faulty) {
+			f.accept = func(ctx context.Context, r provider.Request) (provider.Endpoint, error) { return r.Accept(ctx) }
 			offered := make(chan struct{})
 			f.dialed.sent = sync.OnceFunc(func() { close(offered) })
 			f.served.allocate = func() error {

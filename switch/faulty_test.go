@@ -102,6 +102,31 @@ func (f *faulty) Dial(ctx context.Context, local, remote netip.AddrPort) (provid
 	return f.wrap(ep, &f.dialed), nil
 }
 
+// DialEarly implements provider.EarlyDialer.
+func (f *faulty) DialEarly(ctx context.Context, local, remote netip.AddrPort, begin func(provider.Endpoint) error) (provider.Endpoint, error) {
+	if f.dial != nil {
+		ep, err := f.Dial(ctx, local, remote)
+		if err != nil {
+			return nil, err
+		}
+		if err := begin(ep); err != nil {
+			ep.Close()
+			return nil, err
+		}
+		return ep, nil
+	}
+	f.count(&f.dials, 1)
+	var mine provider.Endpoint
+	_, err := f.Provider.(provider.EarlyDialer).DialEarly(ctx, local, remote, func(ep provider.Endpoint) error {
+		mine = f.wrap(ep, &f.dialed)
+		return begin(mine)
+	})
+	if err != nil && mine != nil {
+		mine.Close()
+	}
+	return mine, err
+}
+
 func (f *faulty) Listen(local netip.AddrPort, backlog int) (provider.Listener, error) {
 	f.mu.Lock()
 	f.listens = append(f.listens, local)
@@ -133,7 +158,24 @@ func (l *faultyListener) Accept() (provider.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &faultyRequest{r, l.f}, nil
+	return l.f.request(r), nil
+}
+
+// request returns one that is an EarlyRequest, unless there is a hook, which may wait.
+func (f *faulty) request(r provider.Request) provider.Request {
+	if f.accept != nil {
+		return struct{ provider.Request }{&faultyRequest{r, f}}
+	}
+	return &faultyRequest{r, f}
+}
+
+// OnRequest implements provider.RequestNotifier.
+func (l *faultyListener) OnRequest(take func(provider.Request)) {
+	if l.f.acceptRequest == nil {
+		l.Listener.(provider.RequestNotifier).OnRequest(func(r provider.Request) {
+			take(l.f.request(r))
+		})
+	}
 }
 
 type faultyRequest struct {
@@ -152,6 +194,19 @@ func (r *faultyRequest) Accept(ctx context.Context) (provider.Endpoint, error) {
 		return nil, err
 	}
 	return r.f.wrap(ep, &r.f.served), nil
+}
+
+// AcceptEarly implements provider.EarlyRequest.
+func (r *faultyRequest) AcceptEarly(ctx context.Context, begin func(provider.Endpoint) error) (provider.Endpoint, error) {
+	var mine provider.Endpoint
+	_, err := r.Request.(provider.EarlyRequest).AcceptEarly(ctx, func(ep provider.Endpoint) error {
+		mine = r.f.wrap(ep, &r.f.served)
+		return begin(mine)
+	})
+	if err != nil && mine != nil {
+		mine.Close()
+	}
+	return mine, err
 }
 
 func (f *faulty) wrap(ep provider.Endpoint, h *hooks) provider.Endpoint {

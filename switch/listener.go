@@ -20,8 +20,8 @@ type Listener struct {
 	route   Route         // of connections over ln
 	sw      *Switch
 
-	// arrivals hands connections and errors over to Accept. It is unbuffered: who has one waits with it, so that one
-	// connection over TCP at most is taken from the kernel before it is asked for.
+	// arrivals hands what comes over TCP to Accept. It is unbuffered: who has a connection waits with it, so that one
+	// at most is taken from the kernel before it is asked for.
 	arrivals chan arrival
 	queue    *queue
 	deadline deadline
@@ -29,6 +29,7 @@ type Listener struct {
 	draining atomic.Bool    // Drain was called
 	drained  atomic.Bool    // and nothing new arrives any more
 	asking   atomic.Int32   // calls of Accept
+	tending  atomic.Bool    // a goroutine advances what is being set up
 	asked    chan struct{}  // has a token after a call of Accept has begun
 
 	// ctx ends when the listener is closed, and with it what is being set up.
@@ -58,7 +59,6 @@ func (s *Switch) newListener(network string, ln net.Listener, addr net.Addr, san
 	l.asked = make(chan struct{}, 1)
 	l.queue = newQueue(s.waiting, s.halfOpen)
 	l.ctx, l.close = context.WithCancel(context.Background())
-	go l.handQueue()
 	if ln != nil {
 		l.serving.Go(l.serveTCP)
 	}
@@ -94,6 +94,13 @@ func (l *Listener) Accept() (Result, error) {
 	}
 	a := l.accept()
 	l.asking.Add(-1)
+	work, ready := l.queue.left()
+	if ready {
+		l.queue.signal() // it may have been this call that was told
+	}
+	if work {
+		l.rouse()
+	}
 	if a.done != nil {
 		close(a.done)
 	}
@@ -115,12 +122,24 @@ func (l *Listener) accept() arrival {
 			}
 			timeout = time.After(d)
 		}
+		l.work()
+		s, wait := l.queue.next()
+		if s != nil {
+			l.shutIfDrained()
+			return arrival{Result: s.result}
+		}
+		var grace <-chan time.Time
+		if wait > 0 {
+			grace = time.After(wait)
+		}
 		select {
 		case a := <-l.arrivals:
 			return a
+		case <-l.queue.changed:
 		case <-l.ctx.Done():
 		case <-changed:
 		case <-timeout:
+		case <-grace:
 		}
 	}
 }
@@ -147,10 +166,18 @@ func (l *Listener) shut() (bool, error) {
 	l.closed = true
 	l.close()
 	closeAll(l.sans)
+	l.queue.close()
 	if l.ln != nil {
 		return true, l.ln.Close()
 	}
 	return true, nil
+}
+
+// shutIfDrained closes a listener that was drained once it is empty.
+func (l *Listener) shutIfDrained() {
+	if l.drained.Load() && l.queue.empty() {
+		l.shut()
+	}
 }
 
 // Addr returns the address that is listened on, a *net.TCPAddr except on other networks. It is shared by all calls: do not

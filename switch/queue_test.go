@@ -20,7 +20,8 @@ func TestQueueOrder(t *testing.T) {
 		q := newQueue(10, 10)
 		var slots []*slot
 		for range 5 {
-			s, _ := q.open()
+			s := new(slot)
+			q.open(s)
 			slots = append(slots, s)
 		}
 		next := func() string {
@@ -28,7 +29,6 @@ func TestQueueOrder(t *testing.T) {
 			if s == nil {
 				return wait.String()
 			}
-			q.remove(s)
 			return s.result.Route.Provider
 		}
 		assert.Equal(t, "0s", next(), "nothing to be held back")
@@ -39,7 +39,8 @@ func TestQueueOrder(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		assert.Equal(t, "1", next())
 		assert.Equal(t, (grace - time.Millisecond).String(), next())
-		late, _ := q.open()
+		late := new(slot)
+		q.open(late)
 		q.settle(late, numbered(5), nil)
 		time.Sleep(grace - time.Millisecond)
 		assert.Equal(t, "3", next(), "past the one that stalls")
@@ -56,12 +57,13 @@ func TestQueueOrder(t *testing.T) {
 func TestQueueBounds(t *testing.T) {
 	q := newQueue(5, 2)
 	open := func() *slot {
-		s, _ := q.open()
+		s := new(slot)
+		q.open(s)
 		return s
 	}
 	why := func() rejection {
-		s, why := q.open()
-		assert.Nil(t, s)
+		why, ok := q.open(new(slot))
+		assert.False(t, ok)
 		return why
 	}
 	a, b := open(), open()
@@ -74,7 +76,8 @@ func TestQueueBounds(t *testing.T) {
 	q.settle(d, numbered(2), nil)
 	e, f := open(), open()
 	assert.Equal(t, rejectFinal, why())
-	q.remove(a)
+	taken, _ := q.next()
+	assert.Equal(t, a, taken)
 	q.settle(e, numbered(3), nil)
 	g := open()
 	assert.Equal(t, rejectFinal, why())

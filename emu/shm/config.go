@@ -18,9 +18,10 @@ type Config struct {
 	ConnMemory int   // 0: 64 MiB
 }
 
-// Acceptor takes connection requests, for Bind. Its methods must not wait, and must not call the node or a request.
+// Acceptor takes connection requests, for Bind. Its methods must not wait, and must not call the node, nor, but for Requested,
+// a request.
 type Acceptor interface {
-	// Requested takes r, or fails with the provider.Status that the dialer is to see.
+	// Requested takes r, which it may accept or reject, or fails with the provider.Status that the dialer is to see.
 	Requested(r *Request) error
 
 	// Withdrawn says that the dialer of a request, which was neither accepted nor rejected, has gone.

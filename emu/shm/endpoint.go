@@ -69,6 +69,7 @@ type endpoint struct {
 	over    bool // nothing shared is touched any more
 	gone    bool // nor does the peer
 	closed  bool
+	early   bool // the peer has not heard of it, see DialEarly and AcceptEarly
 	sits    bool // has the link's seat
 	retired bool // what was shared has been given back
 
@@ -80,6 +81,7 @@ type endpoint struct {
 	seen     uint32  // events taken when risen was called last
 	stale    []block // to be given back when the peer is gone
 	answer   chan error
+	first    []byte // the message that travels with the request
 	accepted bool
 
 	// Never changed.
@@ -225,6 +227,9 @@ func (e *endpoint) PostSend(s provider.Send) error {
 				return provider.StatusLocal
 			}
 		}
+		if e.out.descs == nil {
+			return e.sendEarly(&s)
+		}
 		w := e.out.descs[e.sent%slots].Load()
 		observed()
 		if w>>lapShift<<lapShift != lap(e.sent) {
@@ -242,7 +247,7 @@ func (e *endpoint) PostSend(s provider.Send) error {
 			copy(dst[k:], b)
 			break
 		}
-		if w == unknown || tries == slots {
+		if w == unknown || tries == slots || e.early {
 			e.sendFailed(&s, provider.StatusLink)
 			return nil
 		}
@@ -276,6 +281,18 @@ func (e *endpoint) sendUnposted(s *provider.Send, a, b []byte, flag uint64) erro
 		e.posts[provider.OpSend]++
 		e.push(comp{ctx: s.Context, op: provider.OpSend})
 	}
+	return nil
+}
+
+// sendEarly keeps the message that will travel with the request. Before the peer has accepted there is no other. Called with mu
+// held.
+func (e *endpoint) sendEarly(s *provider.Send) error {
+	n := len(s.Inline[0]) + len(s.Inline[1])
+	if e.sent != 0 || !s.IsInline() || n > provider.MaxFirstMessage {
+		return provider.StatusNotReady
+	}
+	e.first = append(append(make([]byte, 0, n), s.Inline[0]...), s.Inline[1]...)
+	e.sent++ // it takes the first receive
 	return nil
 }
 
@@ -317,6 +334,9 @@ func (e *endpoint) lockDrained() {
 		if !e.behind {
 			return
 		}
+		if e.early { // the goroutine that receives may be ours
+			break
+		}
 		at := e.head
 		e.mu.Unlock()
 		e.l.pump()
@@ -335,7 +355,7 @@ func (e *endpoint) lockDrained() {
 func (e *endpoint) drain() {
 	e.behind = false
 	for range slots {
-		if e.over {
+		if e.over || e.out.events == nil { // nothing is taken, or answered, before the peer has accepted
 			return
 		}
 		w := e.in.events[e.head%slots].Load()
@@ -592,7 +612,11 @@ func (e *endpoint) end(cause provider.Status) {
 	if e.sits {
 		e.Interrupt() // also if it is not armed, as in Close
 	}
-	e.l.sendFin(e.id, cause)
+	if e.early {
+		e.gone = true
+	} else {
+		e.l.sendFin(e.id, cause)
+	}
 	e.retire()
 }
 
@@ -608,7 +632,9 @@ func (e *endpoint) retire() {
 	e.stale = nil
 	e.l.arena.release(e.inBlk)
 	e.in, e.out, e.inBlk = inbox{}, inbox{}, block{}
-	e.l.forget(e)
+	if !e.early { // else it is in no list
+		e.l.forget(e)
+	}
 }
 
 // left is called when the peer does not touch anything any more: it has ended the connection, or is dead.

@@ -454,6 +454,7 @@ func FuzzControl(f *testing.F) {
 		{kind: ctlSegment, seg: 1, size: 4096}, {kind: ctlAccepted, inbox: 64}, {kind: ctlRefused, reason: []byte("no")},
 		{kind: ctlFin, conn: 5},
 		{kind: ctlRequest, local: netip.MustParseAddrPort("127.0.0.1:5"), remote: netip.MustParseAddrPort("[fe80::1%lo]:6")},
+		{kind: ctlRequest, local: netip.MustParseAddrPort("127.0.0.1:5"), remote: netip.MustParseAddrPort("127.0.0.1:6"), first: []byte("hello")},
 	} {
 		f.Add(c.append(nil))
 	}

@@ -54,6 +54,9 @@ type link struct {
 	dead  bool
 	idle  *time.Timer
 
+	calls   []*Request // to be handed over; these two are guarded by rx
+	calling bool
+
 	rung chan struct{} // closed when the dispatcher has ended
 	done chan struct{} // closed when all is over
 }
@@ -167,6 +170,13 @@ func (l *link) control() {
 func (l *link) pump() (over bool) {
 	l.rx.Lock()
 	defer l.rx.Unlock()
+	over = l.receiveAll()
+	l.call()
+	return over
+}
+
+// receiveAll takes all packets that have come. It needs rx.
+func (l *link) receiveAll() (over bool) {
 	for !l.rxEnded {
 		b, files, err := l.receive()
 		if err == unix.EAGAIN {

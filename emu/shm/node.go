@@ -173,12 +173,17 @@ const (
 // Dial connects to remote. A port 0 of local leaves the choice to the node; an address it must have.
 // The error is a *provider.Error, as of provider.Provider's Dial.
 func (n *Node) Dial(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
+	return n.DialEarly(ctx, local, remote, func(provider.Endpoint) error { return nil })
+}
+
+// DialEarly is Dial as in provider.EarlyDialer.
+func (n *Node) DialEarly(ctx context.Context, local, remote netip.AddrPort, begin func(provider.Endpoint) error) (provider.Endpoint, error) {
 	for range portTries {
 		from := local
 		if local.Port() == 0 {
 			from = netip.AddrPortFrom(local.Addr(), uint16(firstEphemeral+salt()%(lastEphemeral-firstEphemeral+1)))
 		}
-		e, err := n.dialFrom(ctx, from, remote)
+		e, err := n.dialFrom(ctx, from, remote, begin)
 		if e != nil {
 			return e, nil
 		}
@@ -189,20 +194,24 @@ func (n *Node) Dial(ctx context.Context, local, remote netip.AddrPort) (provider
 	return nil, n.failure("dial", provider.StatusAddrNotAvail, nil)
 }
 
-func (n *Node) dialFrom(ctx context.Context, local, remote netip.AddrPort) (*endpoint, error) {
+func (n *Node) dialFrom(ctx context.Context, local, remote netip.AddrPort, begin func(provider.Endpoint) error) (*endpoint, error) {
 	if !n.join(flow{local, remote}, true) {
 		return nil, n.failure("dial", provider.StatusAddrInUse, nil)
 	}
 	for try := 0; ; try++ {
-		l, err := n.metAt(remote), error(nil)
-		again := l != nil // perhaps to no avail, and then the rendezvous tells
+		var l *link
+		var err error
+		if try == 0 {
+			l = n.metAt(remote) // perhaps to no avail, and then the rendezvous tells
+		}
+		again := l != nil
 		if !again {
 			l, err = n.linkTo(ctx, remote)
 		}
 		if err == nil {
 			var e *endpoint
 			var entered bool
-			if e, entered, err = l.dial(ctx, local, remote); err == nil {
+			if e, entered, err = l.dial(ctx, local, remote, begin); err == nil {
 				return e, nil
 			}
 			lost := errors.Is(err, errLost) // it may have been idle for too long
@@ -278,7 +287,7 @@ func (n *Node) dialError(ctx context.Context, err error) error {
 
 // dial makes a connection over the link. After an error, entered says that the connection existed for a moment, and that
 // its end sees to the flow.
-func (l *link) dial(ctx context.Context, local, remote netip.AddrPort) (e *endpoint, entered bool, err error) {
+func (l *link) dial(ctx context.Context, local, remote netip.AddrPort, begin func(provider.Endpoint) error) (e *endpoint, entered bool, err error) {
 	if l.backlog() > maxBacklog {
 		return nil, false, provider.StatusLimit
 	}
@@ -290,13 +299,23 @@ func (l *link) dial(ctx context.Context, local, remote netip.AddrPort) (e *endpo
 		return nil, false, err
 	}
 	e.answer = make(chan error, 1)
+	e.early = true
+	if err = begin(e); provider.StatusOf(err) == provider.StatusDisconnected {
+		err = errLost
+	}
 	e.mu.Lock() // the answer waits until the question is complete
-	if err := l.enter(e); err != nil {
-		l.arena.release(e.inBlk)
+	if err == nil {
+		err = l.enter(e)
+	}
+	if err != nil {
 		e.mu.Unlock()
+		e.Close()
 		return nil, false, err
 	}
-	l.sendControl(control{kind: ctlRequest, conn: e.id, inbox: e.inBlk.at, local: local, remote: remote})
+	e.early = false
+	c := control{kind: ctlRequest, conn: e.id, inbox: e.inBlk.at, local: local, remote: remote, first: e.first}
+	e.first = nil
+	l.sendControl(c)
 	e.mu.Unlock()
 	select {
 	case err = <-e.answer:

@@ -43,6 +43,9 @@ func (e *endpoint) request(r *provider.RDMA, op provider.Op) error {
 	if s := e.refusal(); s != provider.StatusOK {
 		return s
 	}
+	if e.out.table == nil {
+		return provider.StatusNotReady // the peer has not accepted
+	}
 	if e.posts[provider.OpWrite]+e.posts[provider.OpRead] >= maxRDMAs {
 		return provider.StatusQueueFull
 	}

@@ -5,6 +5,7 @@ package shm
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 
 	"sansock/provider"
@@ -16,17 +17,18 @@ type Request struct {
 	id            uint32
 	inbox         inbox
 	local, remote netip.AddrPort
+	first         []byte // the dialer's first message, nil if it has not sent one
 	to            Acceptor
 	taken         atomic.Bool // by Accept, Reject, or the dialer's going
 }
 
-// requested acts on a request. An error ends the link. It needs rx.
+// requested notes a request. An error ends the link. It needs rx.
 func (l *link) requested(c *control) error {
 	b, ok := at(*l.peerSegs.Load(), c.inbox, inboxSize)
 	if l.dials || !ok {
 		return errWire
 	}
-	r := &Request{l: l, id: c.conn, inbox: view(b), local: c.remote, remote: c.local}
+	r := &Request{l: l, id: c.conn, inbox: view(b), local: c.remote, remote: c.local, first: slices.Clone(c.first)}
 	l.mu.Lock()
 	taken := l.asked[c.conn] != nil || int(c.conn) < len(l.conns) && l.conns[c.conn] != nil
 	if !taken {
@@ -51,11 +53,27 @@ func (l *link) requested(c *control) error {
 		return refuse(provider.StatusAddrInUse)
 	}
 	r.to = bind.to
-	if err := r.to.Requested(r); err != nil {
-		l.node.leave(flow{r.remote, r.local}, false)
-		return refuse(provider.StatusOf(err))
-	}
+	l.calls = append(l.calls, r)
 	return nil
+}
+
+// call hands over the requests that were noted. That is done without rx, as who takes one may use the endpoint at once, and
+// by one goroutine at a time, so that a flood of requests does not nest the calls. It needs rx, which it gives up meanwhile.
+func (l *link) call() {
+	for !l.calling && len(l.calls) > 0 {
+		calls := l.calls
+		l.calls, l.calling = nil, true
+		l.rx.Unlock()
+		for _, r := range calls {
+			if err := r.to.Requested(r); err != nil {
+				r.Refuse(provider.StatusOf(err), nil)
+			} else if r.taken.Load() {
+				r.to.Withdrawn(r) // perhaps that was before
+			}
+		}
+		l.rx.Lock()
+		l.calling = false
+	}
 }
 
 // withdraw ends a request whose dialer has gone, and reports false if it has been taken.
@@ -76,6 +94,11 @@ func (r *Request) RemoteAddr() netip.AddrPort { return r.remote }
 
 // Accept implements provider.Request.
 func (r *Request) Accept(ctx context.Context) (provider.Endpoint, error) {
+	return r.AcceptEarly(ctx, nil)
+}
+
+// AcceptEarly implements provider.EarlyRequest.
+func (r *Request) AcceptEarly(ctx context.Context, begin func(provider.Endpoint) error) (provider.Endpoint, error) {
 	if r.taken.Swap(true) {
 		return nil, r.l.node.failure("accept", provider.StatusDisconnected, nil)
 	}
@@ -89,12 +112,22 @@ func (r *Request) Accept(ctx context.Context) (provider.Endpoint, error) {
 		return nil, r.l.node.failure("accept", provider.StatusOf(err), err)
 	}
 	e.id, e.out = r.id, r.inbox
+	if r.first != nil {
+		e.started, e.held, e.heldUrg = true, r.first, true
+	}
+	e.early = true
+	if begin != nil {
+		if err := begin(e); err != nil {
+			e.Close()
+			r.refuse(provider.StatusLink, nil)
+			return nil, err
+		}
+	}
 	l := r.l
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	ok := !e.over // else what the peer has put into the shared memory was nonsense
 	l.mu.Lock()
-	ok := l.asked[r.id] == r && !l.dead
-	if ok {
+	if ok = ok && l.asked[r.id] == r && !l.dead; ok {
 		delete(l.asked, r.id)
 		for int(r.id) >= len(l.conns) {
 			l.conns = append(l.conns, nil)
@@ -103,12 +136,16 @@ func (r *Request) Accept(ctx context.Context) (provider.Endpoint, error) {
 		l.used++
 	}
 	l.mu.Unlock()
+	if ok {
+		l.sendControl(control{kind: ctlAccepted, conn: r.id, inbox: e.inBlk.at})
+	}
+	e.early = !ok // then the peer has not heard of it, and will not
+	e.mu.Unlock()
 	if !ok {
-		l.arena.release(e.inBlk)
+		e.Close()
 		r.refuse(provider.StatusLink, nil)
 		return nil, l.node.failure("accept", provider.StatusDisconnected, nil)
 	}
-	l.sendControl(control{kind: ctlAccepted, conn: r.id, inbox: e.inBlk.at})
 	return e, nil
 }
 

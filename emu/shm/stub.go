@@ -13,7 +13,7 @@ import (
 type Node struct{ Config }
 
 // Request is a connection request of another process. There are none on this system.
-type Request struct{ provider.Request }
+type Request struct{ provider.EarlyRequest }
 
 // Refuse does nothing.
 func (r *Request) Refuse(provider.Status, []byte) error { return nil }
@@ -41,6 +41,11 @@ func (n *Node) Bind(netip.AddrPort, Acceptor) (*Rendezvous, error) {
 // Dial fails with StatusNoListener.
 func (n *Node) Dial(context.Context, netip.AddrPort, netip.AddrPort) (provider.Endpoint, error) {
 	return nil, n.failure("dial", provider.StatusNoListener, nil)
+}
+
+// DialEarly fails with StatusNoListener.
+func (n *Node) DialEarly(ctx context.Context, local, remote netip.AddrPort, begin func(provider.Endpoint) error) (provider.Endpoint, error) {
+	return n.Dial(ctx, local, remote)
 }
 
 // Close does nothing.

@@ -15,11 +15,11 @@ import (
 // yet, the listening side's. After that come messages of links.
 const (
 	magic      = 0x4d485353
-	version    = 2
+	version    = 3
 	idLen      = 16
 	greetLen   = 4 + 1 + 1 + 1 + 1 + idLen
 	openLen    = greetLen + 4
-	maxControl = 256
+	maxControl = 512 // a request with two addresses and a message of provider.MaxFirstMessage
 )
 
 var errWire = errors.New("malformed message")
@@ -101,6 +101,7 @@ type control struct {
 	remote netip.AddrPort
 	status provider.Status
 	reason []byte
+	first  []byte // of a request: the dialer's first message; nil: none yet
 }
 
 func (c *control) append(b []byte) []byte {
@@ -114,6 +115,9 @@ func (c *control) append(b []byte) []byte {
 		b = binary.LittleEndian.AppendUint64(b, uint64(c.inbox))
 		b = appendAddr(b, c.local)
 		b = appendAddr(b, c.remote)
+		if c.first != nil {
+			b = append(append(b, 1), c.first...)
+		}
 	case ctlAccepted:
 		b = binary.LittleEndian.AppendUint64(b, uint64(c.inbox))
 	case ctlRefused:
@@ -143,7 +147,12 @@ func parseControl(b []byte) (c control, err error) {
 	case ctlRequest:
 		c.inbox = ptr(binary.LittleEndian.Uint64(b))
 		if c.local, b, err = cutAddr(b[8:]); err == nil {
-			c.remote, _, err = cutAddr(b)
+			c.remote, b, err = cutAddr(b)
+		}
+		if err == nil && len(b) > 0 {
+			if c.first = b[1:]; b[0] != 1 || len(c.first) > provider.MaxFirstMessage {
+				err = errWire
+			}
 		}
 		if err == nil && (c.local.Port() == 0 || c.remote.Port() == 0) {
 			err = errWire

@@ -1,0 +1,178 @@
+//go:build linux
+
+package shm
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"sansock/provider"
+)
+
+// acceptorFunc takes requests where they arrive.
+type acceptorFunc func(r *Request) error
+
+func (f acceptorFunc) Requested(r *Request) error { return f(r) }
+func (f acceptorFunc) Withdrawn(*Request)         {}
+
+// bindTo makes a node whose requests f takes, and another one to dial from.
+func bindTo(t testing.TB, f acceptorFunc) (from *Node, at netip.AddrPort) {
+	n, from := Open(Config{Space: space(t)}), Open(Config{Space: space(t)})
+	at = netip.MustParseAddrPort("127.0.0.1:777")
+	_, err := n.Bind(at, f)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		from.Close()
+		n.Close()
+	})
+	return from, at
+}
+
+// postOne posts a receive.
+func postOne(e provider.Endpoint) (provider.Region, error) {
+	r, err := e.Allocate(provider.MaxFirstMessage)
+	if err == nil {
+		err = e.PostRecv(provider.Recv{Buffer: r.Segment(0, provider.MaxFirstMessage)})
+	}
+	return r, err
+}
+
+func say(e provider.Endpoint, text string) error {
+	return e.PostSend(provider.Send{Inline: [2][]byte{[]byte(text), nil}})
+}
+
+// hears returns the message that is there.
+func hears(t testing.TB, e provider.Endpoint, r provider.Region) string {
+	var c [1]provider.Completion
+	require.Equal(t, 1, e.Poll(c[:]))
+	require.Equal(t, provider.OpRecv, c[0].Op)
+	require.Equal(t, provider.StatusOK, c[0].Status)
+	return string(r.Bytes[:c[0].Len])
+}
+
+// quiet proves that nothing is left of connections on either side of the link.
+func quiet(t testing.TB, n *Node) {
+	idle := func(n *Node) bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for l := range n.links {
+			l.arena.mu.Lock()
+			live := l.arena.live
+			l.arena.mu.Unlock()
+			l.mu.Lock()
+			used := l.used + len(l.asked)
+			l.mu.Unlock()
+			if live+used > 0 {
+				return false
+			}
+		}
+		return len(n.flows[0])+len(n.flows[1]) == 0
+	}
+	require.Eventually(t, func() bool { return idle(n) }, 10*time.Second, time.Millisecond)
+}
+
+// A message travels with the request, and the answer with the acceptance: whoever is told has it.
+func TestEarly(t *testing.T) {
+	accepted := make(chan provider.Endpoint, 1)
+	from, at := bindTo(t, func(r *Request) error {
+		e, err := r.AcceptEarly(context.Background(), func(e provider.Endpoint) error {
+			in, err := postOne(e)
+			require.NoError(t, err)
+			require.Equal(t, "hello", hears(t, e, in))
+			require.NoError(t, say(e, "welcome"))
+			_, err = postOne(e)
+			return err
+		})
+		require.NoError(t, err)
+		accepted <- e
+		return nil
+	})
+	var in provider.Region
+	e, err := from.DialEarly(context.Background(), at, at, func(e provider.Endpoint) error {
+		var err error
+		in, err = postOne(e)
+		require.NoError(t, err)
+		require.NoError(t, say(e, "hello"))
+		require.Equal(t, provider.StatusNotReady, say(e, "again"), "there is no peer yet")
+		x, err := e.Expose(make([]byte, 8), provider.RightRead)
+		require.NoError(t, err)
+		require.Equal(t, provider.StatusNotReady, e.PostWrite(provider.RDMA{Local: x.Segment(0, 8)}))
+		var c [1]provider.Completion
+		require.Zero(t, e.Poll(c[:]))
+		require.False(t, e.Arm(provider.WakeNone))
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, "welcome", hears(t, e, in))
+	peer := newEnd(t, <-accepted)
+	require.NoError(t, say(e, "and on"))
+	require.Equal(t, len("and on"), peer.next().Len, "the messages after that take the next receives")
+	for _, x := range []provider.Endpoint{e, peer.Endpoint} {
+		require.NoError(t, x.Close())
+		for _, s := range x.(*endpoint).table.slots {
+			if s.live && s.common {
+				x.(*endpoint).mu.Lock()
+				x.(*endpoint).free(s.blk)
+				x.(*endpoint).mu.Unlock()
+			}
+		}
+	}
+	quiet(t, from)
+}
+
+// Where a side does not want to go on, nothing is left of the connection, and the other learns of it.
+func TestEarlyFails(t *testing.T) {
+	no := errors.New("no")
+	var listener atomic.Bool
+	from, at := bindTo(t, func(r *Request) error {
+		e, err := r.AcceptEarly(context.Background(), func(e provider.Endpoint) error {
+			if listener.Load() {
+				say(e, "no")
+				return no
+			}
+			return nil
+		})
+		if listener.Load() {
+			require.Equal(t, no, err)
+			return nil
+		}
+		require.NoError(t, err)
+		e.Close()
+		return nil
+	})
+	_, err := from.DialEarly(context.Background(), at, at, func(provider.Endpoint) error { return no })
+	require.ErrorIs(t, err, no)
+	quiet(t, from)
+	listener.Store(true)
+	_, err = from.DialEarly(context.Background(), at, at, func(provider.Endpoint) error { return nil })
+	require.Equal(t, provider.StatusLink, provider.StatusOf(err))
+	quiet(t, from)
+	listener.Store(false)
+	e, err := from.Dial(context.Background(), at, at)
+	require.NoError(t, err, "the flow is free again")
+	e.Close()
+	quiet(t, from)
+}
+
+// A peer that answers before it has accepted, or with what makes no sense, is not listened to.
+func TestEarlyHostile(t *testing.T) {
+	from, at := bindTo(t, func(r *Request) error {
+		r.inbox.events[0].Store(packEvent(evRequest, 0, 0, solicited, 0))
+		r.inbox.events[1].Store(packEvent(evMessage, 0, 1<<20, solicited, 1))
+		r.inbox.arm.Store(7)
+		return nil // and never answers
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	_, err := from.DialEarly(ctx, at, at, func(e provider.Endpoint) error {
+		defer time.AfterFunc(10*time.Millisecond, cancel)
+		return say(e, "hello")
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	quiet(t, from)
+}
