@@ -44,7 +44,7 @@ func (b *Buffer) Release() {
 
 func (b *Buffer) release() {
 	c := b.c
-	c.mu.Lock()
+	c.lock()
 	defer c.unlock()
 	switch {
 	case b.region.Handle != 0:
@@ -70,7 +70,7 @@ func (c *Conn) NewBuffer(n int) (*Buffer, error) {
 	if r, err := ep.Allocate(headerSize + n); err == nil {
 		b.region, b.data = r, r.Bytes[headerSize:headerSize+n:headerSize+n]
 	} else {
-		c.mu.Lock()
+		c.lock()
 		c.core.stats.Fallbacks.Buffer++
 		c.unlock()
 		b.it.own = pool.Get(n)
@@ -88,10 +88,11 @@ func (c *Conn) WriteBuffer(b *Buffer, n int) (int, error) {
 	}
 	defer b.release()
 	p := b.data[:n]
-	c.mu.Lock()
+	c.lock()
 	defer c.unlock()
 	c.writing.begin(&c.mu)
 	defer c.writing.end()
+	c.core.calm = false
 	if err := c.start(&c.wdl); err != nil {
 		return 0, err
 	}
@@ -119,7 +120,7 @@ func (c *Conn) bufferSent(n int) (int, error) {
 // otherwise. The memory is the connection's: the peer can send less while a program keeps it, so that it should be
 // released soon. It may be released after Close.
 func (c *Conn) ReadBuffer() (*Buffer, error) {
-	c.mu.Lock()
+	c.lock()
 	defer c.unlock()
 	it, err := c.piece()
 	if err != nil {
@@ -160,7 +161,7 @@ func (c *Conn) piece() (item, error) {
 func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 	var total int64
 	for {
-		c.mu.Lock()
+		c.lock()
 		it, err := c.piece()
 		ep := c.ep
 		c.unlock()
@@ -181,7 +182,7 @@ func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 			err = io.ErrShortWrite
 		}
 		total += int64(n)
-		c.mu.Lock()
+		c.lock()
 		if ep == c.ep {
 			c.core.returned(it)
 		} else {

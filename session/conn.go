@@ -134,7 +134,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 		}
 		return 0, nil
 	}
-	c.mu.Lock()
+	c.mu.Lock() // a Read leaves the core calm, if it is
 	c.reading.begin(&c.mu)
 	n, err := 0, c.start(&c.rdl)
 	if err == nil {
@@ -191,7 +191,7 @@ func (c *Conn) postRead(op provider.RDMA) {
 	}
 	c.mu.Unlock()
 	err := c.core.reader.PostRead(op)
-	c.mu.Lock()
+	c.lock()
 	c.core.pullPosted(err)
 	c.core.poll()
 	c.signal()
@@ -201,7 +201,12 @@ func (c *Conn) postRead(op provider.RDMA) {
 // again, or fails with the number of bytes that the peer can ever read.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
+	if c.core.calm && !c.writing.taken && c.wdl.at.Load() == never && c.writeCalm(p) {
+		c.unlockCalm()
+		return len(p), nil
+	}
 	c.writing.begin(&c.mu)
+	c.core.calm = false
 	n, err := 0, c.start(&c.wdl)
 	if err == nil {
 		n, err = c.write(p)
@@ -210,6 +215,19 @@ func (c *Conn) Write(p []byte) (int, error) {
 	err = c.closing(err)
 	c.unlock()
 	return n, err
+}
+
+// writeCalm is write for a small p and a calm core; false: it is not that simple. It needs mu.
+func (c *Conn) writeCalm(p []byte) bool {
+	if !c.tuner.timesCopy(len(p)) {
+		return c.core.writeCalm(p)
+	}
+	start := monotonic()
+	if !c.core.writeCalm(p) {
+		return false
+	}
+	c.tuner.copied(len(p), monotonic()-start)
+	return true
 }
 
 // closing is the error of a Read or Write: on a connection that has been closed meanwhile it is that, whatever became of the
@@ -296,7 +314,7 @@ func (c *Conn) offered() (int, error) {
 		if op, begun := c.core.push(); begun {
 			c.mu.Unlock()
 			err := c.ep.PostWrite(op)
-			c.mu.Lock()
+			c.lock()
 			c.core.pushPosted(err)
 			c.core.poll()
 			c.signal()
@@ -356,7 +374,7 @@ func (c *Conn) revoke(w *waiter, over func() bool) {
 // sleep waits until there may be something to do for w, or fails because of Close or the deadline. It needs mu,
 // which it gives up meanwhile.
 func (c *Conn) sleep(w *waiter, d *deadline) error {
-	if c.settle() {
+	if !c.core.calm && c.settle() {
 		return nil // what was polled may be what the caller wants
 	}
 	w.park()
@@ -408,6 +426,9 @@ func (c *Conn) sleepParked(w *waiter, d *deadline) {
 		w.wait()
 		c.mu.Lock()
 	}
+	if w == &c.wr {
+		c.core.calm = false // for what the Write does next
+	}
 	if c.core.poll() > 0 {
 		c.signal()
 	}
@@ -421,7 +442,7 @@ func (c *Conn) arm() bool {
 	if c.core.late != nil {
 		c.later() // there may be nothing whose completion would say that there is room
 	}
-	if c.rd.parked() || c.wr.parked() || c.core.closing || c.core.done || c.core.shut() || c.core.pending() {
+	if c.rd.parked() || c.wr.parked() || !c.core.calm && (c.core.closing || c.core.done || c.core.shut() || c.core.pending()) {
 		mode = provider.WakeAny
 	}
 	return c.ep.Arm(mode)
@@ -443,10 +464,21 @@ func (c *Conn) wake() {
 	}
 }
 
+// lock begins a use of the core.
+func (c *Conn) lock() {
+	c.mu.Lock()
+	c.core.calm = false
+}
+
 // unlock ends a use of the core.
 func (c *Conn) unlock() {
 	c.settle()
 	c.mu.Unlock()
+	c.takeMissed()
+}
+
+// takeMissed sees to wake-ups that came while mu was held.
+func (c *Conn) takeMissed() {
 	for c.missed.Load() && c.missed.Swap(false) {
 		c.mu.Lock()
 		if !c.epClosed { // else it may be another Conn's, see adopt
@@ -455,6 +487,16 @@ func (c *Conn) unlock() {
 		c.settle()
 		c.mu.Unlock()
 	}
+}
+
+// unlockCalm ends a use that has left the core as calm as it was: the arming is still in force, and nobody has to be woken.
+func (c *Conn) unlockCalm() {
+	if !c.core.calm {
+		c.unlock()
+		return
+	}
+	c.mu.Unlock()
+	c.takeMissed()
 }
 
 // unlockIdle ends a look at the Conn that has changed nothing.
@@ -481,13 +523,19 @@ func (c *Conn) signal() {
 
 // settle leaves the core in a state in which nobody need look after it: who can go on is awake, what happens
 // next wakes somebody. It reports whether it has polled anything. It needs mu.
+//
+// Only here the core may become calm: from then on, until more happens than that data comes or goes, what settle would do is
+// done.
 func (c *Conn) settle() (polled bool) {
 	c.finalize()
 	c.signal()
+	if c.core.calm && !c.arm() {
+		return false
+	}
 	for tries := 0; !c.epClosed && c.arm(); tries++ {
 		if tries == settleTries {
 			c.kick()
-			break
+			return polled
 		}
 		polled = c.core.poll() > 0 || polled
 		c.finalize()
@@ -501,6 +549,7 @@ func (c *Conn) settle() (polled bool) {
 	if !c.reading.taken && c.core.behind() {
 		c.later()
 	}
+	c.core.calm = c.core.canCalm()
 	return polled
 }
 
@@ -517,7 +566,7 @@ func (c *Conn) kick() {
 func (c *Conn) progress() {
 	for {
 		k := c.kicks.Load()
-		c.mu.Lock()
+		c.lock()
 		if !c.epClosed {
 			if c.core.poll() == 0 && c.core.late != nil {
 				c.core.pump()
@@ -572,6 +621,7 @@ func (c *Conn) closeEndpoint() {
 		return
 	}
 	c.epClosed = true
+	c.core.calm = false
 	c.ep.Close()
 	c.core.dropSuspend()
 	c.core.ended, c.core.done = true, true
@@ -599,7 +649,7 @@ func (c *Conn) closeEndpoint() {
 // Small writes that are still gathered here are given a moment to leave, as there is no kernel that would deliver them if
 // the program ended now.
 func (c *Conn) Close() error {
-	c.mu.Lock()
+	c.lock()
 	if c.closed.Load() {
 		c.unlock()
 		return net.ErrClosed
@@ -648,6 +698,7 @@ func (c *Conn) flush() {
 	}
 	c.writing.begin(&c.mu) // a Write that waits now was woken: no large one goes beside what was gathered
 	defer c.writing.end()
+	c.core.calm = false
 	c.core.block()
 	var limit deadline
 	limit.set(time.Now().Add(flushTimeout))
@@ -667,7 +718,7 @@ const closeTimeout = 60 * time.Second
 // CloseRead ends reading: once what has arrived is read, Read returns io.EOF. The peer is not told, and what it still
 // writes is dropped, as with TCP.
 func (c *Conn) CloseRead() error {
-	c.mu.Lock()
+	c.lock()
 	defer c.unlock()
 	if c.closed.Load() {
 		return net.ErrClosed
@@ -682,7 +733,7 @@ func (c *Conn) CloseRead() error {
 
 // CloseWrite ends writing: the peer reads io.EOF after all that was written.
 func (c *Conn) CloseWrite() error {
-	c.mu.Lock()
+	c.lock()
 	defer c.unlock()
 	if c.closed.Load() {
 		return net.ErrClosed
@@ -721,7 +772,7 @@ func (c *Conn) setDeadline(d *deadline, w *waiter, t time.Time) error {
 // SetReadBuffer bounds the bytes that are kept while nobody reads, beyond the posted receive buffers. As with a
 // socket, what is too small is taken for the smallest size.
 func (c *Conn) SetReadBuffer(n int) error {
-	c.mu.Lock()
+	c.lock()
 	defer c.unlock()
 	if c.closed.Load() {
 		return net.ErrClosed
@@ -745,7 +796,7 @@ func (c *Conn) SetWriteBuffer(n int) error {
 // the background, 0 drops the connection, so that the peer sees ECONNRESET, and with a positive sec Close waits that
 // many seconds at most for what is delivered in the background, as on Linux.
 func (c *Conn) SetLinger(sec int) error {
-	c.mu.Lock()
+	c.lock()
 	defer c.unlock()
 	if c.closed.Load() {
 		return net.ErrClosed
@@ -776,7 +827,7 @@ func (c *Conn) RemoteAddr() netip.AddrPort {
 
 // Stats returns what the session has done so far.
 func (c *Conn) Stats() Stats {
-	c.mu.Lock()
+	c.lock()
 	defer c.unlock() // also here: a wake-up may have found mu held
 	s := c.core.stats
 	for i := range c.core.recv {

@@ -86,6 +86,10 @@ type core struct {
 	drainAsked bool  // the peer is to be asked to use up older buffers, which are in the way of that
 	draining   bool  // the peer asks for that
 
+	// calm: there is nothing to look after but the bytes of the stream. Such a core takes and sends data without asking for
+	// everything else first; whatever happens besides ends it. See canCalm, and Conn.settle.
+	calm bool
+
 	comps [8]provider.Completion
 	stats Stats
 
@@ -105,8 +109,8 @@ type core struct {
 type item struct {
 	data []byte
 	own  []byte // the pooled buffer that data lies in
-	gen  int
-	slot int
+	gen  int32
+	slot int32
 }
 
 // Abort codes.
@@ -130,13 +134,17 @@ func (c *core) poll() int {
 			break
 		}
 	}
-	if total > 0 {
+	if total > 0 && !c.calm {
 		c.pump()
 	}
 	return total
 }
 
 func (c *core) complete(p *provider.Completion) {
+	if c.calm && p.Status == provider.StatusOK && c.completeCalm(p) {
+		return
+	}
+	c.calm = false
 	switch p.Op {
 	case provider.OpRecv:
 		gen, slot := splitContext(p.Context)
@@ -204,30 +212,34 @@ func (c *core) readable() bool {
 
 // read moves received data into p. When it returns 0 and no error, there is nothing yet, or an offer that can be pulled.
 func (c *core) read(p []byte) (int, error) {
+	if c.queue.n == 0 {
+		c.poll()
+	}
 	n := 0
-	for n < len(p) {
-		if c.queue.len() == 0 {
-			if n > 0 || c.poll() == 0 || c.queue.len() == 0 {
-				break
-			}
-		}
+	for n < len(p) && c.queue.n > 0 {
 		it := c.queue.front()
 		m := copy(p[n:], it.data)
 		n += m
-		c.queued -= m
 		if it.gen < 0 {
 			c.spilled -= m
 			c.full = false
 		}
-		if it.data = it.data[m:]; len(it.data) == 0 {
-			c.consumed(c.queue.pop())
+		if m < len(it.data) {
+			it.data = it.data[m:]
+			break
 		}
+		c.consumed(it)
+		c.queue.drop()
 	}
+	c.queued -= n
 	if n > 0 {
+		if c.peerStuck && c.recv[0].held+c.recv[1].held == 0 {
+			c.peerStuck = false // everything is taken: its Write goes on
+		}
 		c.creditIfDue()
 		return n, nil
 	}
-	if c.in.active && !c.deaf {
+	if c.calm || c.in.active && !c.deaf {
 		return 0, nil
 	}
 	return 0, c.readEnd()
@@ -257,13 +269,13 @@ func (c *core) tellErr(later error) error {
 }
 
 // consumed gives the memory of a piece that was read back.
-func (c *core) consumed(it item) {
+func (c *core) consumed(it *item) {
 	if it.gen < 0 {
 		pool.Put(it.own)
 		return
 	}
 	c.recv[it.gen].held--
-	c.repost(it.gen, it.slot)
+	c.repost(int(it.gen), int(it.slot))
 }
 
 // shut reports that the application neither reads nor writes any more, although it has not closed the connection.

@@ -183,7 +183,7 @@ func (c *core) take(gen, slot int, data []byte) {
 	c.queued += len(data)
 	c.sinceGrow += len(data)
 	c.stats.BytesCopiedIn += uint64(len(data))
-	c.queue.push(item{data: data, gen: gen, slot: slot})
+	c.queue.push(item{data: data, gen: int32(gen), slot: int32(slot)})
 }
 
 // repost gives a receive buffer to the provider again. The credit for it goes out with the next message.
@@ -247,7 +247,7 @@ func (c *core) returned(it item) {
 	if it.gen >= 0 {
 		c.lent--
 	}
-	c.consumed(it)
+	c.consumed(&it)
 	c.creditIfDue()
 }
 
@@ -263,7 +263,7 @@ func (c *core) spill() {
 		// The newest in the queue is the one before it only from the second round on: at first it is the last
 		// that is to be gone through.
 		c.keep(it.data, i > 0)
-		c.consumed(it)
+		c.consumed(&it)
 	}
 	c.peerStuck = c.recv[0].held+c.recv[1].held > 0
 	c.full = c.peerStuck

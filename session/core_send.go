@@ -96,7 +96,7 @@ func (c *core) postpone(s provider.Send) {
 	if s.IsInline() {
 		s.Inline = [2][]byte{slices.Concat(s.Inline[0], s.Inline[1]), nil}
 	}
-	c.late = &s
+	c.late, c.calm = &s, false
 }
 
 // postLate tries again what was postponed, and reports that nothing is left of that.
@@ -120,6 +120,7 @@ func (c *core) dropLate() {
 
 // postFailed acts on an error of a post. A peer that is gone is not noted before what it sent has been received.
 func (c *core) postFailed(err error) {
+	c.calm = false
 	if c.muted {
 		return // the peer may have gone, as it was to
 	}

@@ -29,7 +29,7 @@ func (c *Conn) await(ctx context.Context, g *gate) {
 	case <-ch:
 	case <-ctx.Done():
 	}
-	c.mu.Lock()
+	c.lock()
 	g.n--
 	c.core.note()
 }

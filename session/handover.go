@@ -23,7 +23,7 @@ const suspendTimeout = 10 * time.Second
 func (c *Conn) Handover(ctx context.Context) (state []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, suspendTimeout)
 	defer cancel()
-	c.mu.Lock()
+	c.lock()
 	defer c.unlock()
 	for {
 		if c.closed.Load() {

@@ -98,6 +98,16 @@ func negotiateModel(t testing.TB, w *fakeWire, n *[2]negotiation) {
 	require.True(t, n[0].done && n[1].done, "negotiation ends")
 }
 
+// becalm makes the core calm now and then, where it may be, as Conn.settle does.
+func (e *modelEnd) becalm() { e.calm = e.r.IntN(2) == 0 && e.canCalm() }
+
+func (e *modelEnd) poll() int {
+	e.becalm()
+	n := e.core.poll()
+	e.calm = false
+	return n
+}
+
 // check verifies received bytes.
 func (e *modelEnd) check(b []byte) {
 	if !matches(b, 1-e.dir, e.read) && e.bad == "" {
@@ -121,6 +131,13 @@ func (e *modelEnd) stepWrite(n int) {
 		}
 		e.writing, e.noRDMA = make([]byte, n), false
 		fill(e.writing, e.dir, e.accepted)
+		e.becalm()
+		sent := e.calm && e.writeCalm(e.writing)
+		e.calm = false
+		if sent {
+			e.wrote_(n)
+			return
+		}
 	}
 	if !e.noRDMA && e.useRDMA(len(e.writing)) {
 		if first, begun := e.offer(e.writing); begun {
@@ -192,7 +209,9 @@ func (e *modelEnd) stepRead(n int) {
 		e.buf = make([]byte, n)
 	}
 	p := e.buf[:n]
+	e.becalm()
 	m, err := e.core.read(p)
+	e.calm = false
 	e.check(p[:m])
 	switch {
 	case err == io.EOF:

@@ -17,20 +17,32 @@ func (r *ring[T]) back() *T { return &r.buf[(r.head+r.n-1)&(len(r.buf)-1)] }
 
 func (r *ring[T]) push(v T) {
 	if r.n == len(r.buf) {
-		buf := make([]T, max(4, 2*len(r.buf)))
-		k := copy(buf, r.buf[r.head:])
-		copy(buf[k:], r.buf[:r.head])
-		r.buf, r.head = buf, 0
+		r.grow()
 	}
 	r.buf[(r.head+r.n)&(len(r.buf)-1)] = v
 	r.n++
 }
 
+// grow is kept out of push so that the compiler inlines that.
+//
+//go:noinline
+func (r *ring[T]) grow() {
+	buf := make([]T, max(4, 2*len(r.buf)))
+	k := copy(buf, r.buf[r.head:])
+	copy(buf[k:], r.buf[:r.head])
+	r.buf, r.head = buf, 0
+}
+
 func (r *ring[T]) pop() T {
+	v := *r.front()
+	r.drop()
+	return v
+}
+
+// drop removes the oldest element, and what it refers to.
+func (r *ring[T]) drop() {
 	var zero T
-	v := r.buf[r.head]
 	r.buf[r.head] = zero
 	r.head = (r.head + 1) & (len(r.buf) - 1)
 	r.n--
-	return v
 }

@@ -23,11 +23,11 @@ const (
 func (c *Conn) openStay(s *suspension) {
 	local := netip.AddrPortFrom(c.LocalAddr().Addr(), 0)
 	l, err := c.provider.Listen(local, maxCallers)
-	c.mu.Lock()
+	c.lock()
 	if err == nil && (s.over || c.epClosed) {
 		c.unlock()
 		l.Close() // not with mu held: it may wait for requests on their way
-		c.mu.Lock()
+		c.lock()
 		err = net.ErrClosed
 	}
 	defer c.unlock() // sees to a hand-over that has begun meanwhile
@@ -55,7 +55,7 @@ func (c *Conn) openStay(s *suspension) {
 
 // expire ends a connection whose new end did not come.
 func (c *Conn) expire(s *suspension) {
-	c.mu.Lock()
+	c.lock()
 	defer c.unlock()
 	if !s.over && !c.epClosed {
 		c.core.fail(syscall.ECONNRESET, abortTimeout)
@@ -119,7 +119,7 @@ func (r *redirect) wake() { r.to.Load().wake() }
 // negotiateResumed negotiates a session that goes on, and returns a Conn that has nothing but the new endpoint, locked.
 func negotiateResumed(ctx context.Context, ep provider.Endpoint, cfg Config, n negotiation) (*Conn, *redirect, error) {
 	c := newConn(ep, cfg)
-	c.mu.Lock()
+	c.lock()
 	r := new(redirect)
 	r.to.Store(c)
 	ep.OnWake(r.wake)
@@ -132,7 +132,7 @@ func negotiateResumed(ctx context.Context, ep provider.Endpoint, cfg Config, n n
 
 // adopt goes on with the endpoint of fresh, whose lock is held.
 func (c *Conn) adopt(fresh *Conn, wakes *redirect, s *suspension) {
-	c.mu.Lock()
+	c.lock()
 	if s.over || !c.core.muted || c.epClosed {
 		c.unlock()
 		fresh.core.abort(abortReset)

@@ -314,7 +314,7 @@ type oldRegions struct {
 // returned takes back a piece of an old endpoint's, or one of no endpoint's.
 func (m *moved) returned(ep provider.Endpoint, it item) {
 	if it.gen < 0 {
-		new(core).consumed(it)
+		new(core).consumed(&it)
 		return
 	}
 	for i := range m.old {

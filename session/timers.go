@@ -52,7 +52,7 @@ func (c *Conn) later() {
 	t.soonSet = true
 	if t.soon == nil {
 		t.soon = time.AfterFunc(laterDelay, func() {
-			c.mu.Lock()
+			c.lock()
 			c.timers.soonSet = false
 			c.mu.Unlock()
 			c.kick()
@@ -72,7 +72,7 @@ func (c *Conn) block() {
 	t.stuckSet = true
 	if t.stuck == nil {
 		t.stuck = time.AfterFunc(laterDelay, func() {
-			c.mu.Lock()
+			c.lock()
 			c.timers.stuckSet = false
 			if c.writing.taken && !c.epClosed {
 				c.core.block()
@@ -101,7 +101,7 @@ func (t *timers) startLinger(c *Conn, d time.Duration) {
 // lingered drops a connection that should have ended. One that waits for its peer to take the last data goes on for as long as
 // the peer answers, as over TCP: it is looked at twice in closeTimeout, and may be silent once.
 func (c *Conn) lingered() {
-	c.mu.Lock()
+	c.lock()
 	defer c.unlock()
 	if c.epClosed {
 		return
@@ -131,7 +131,7 @@ type keepAlive struct {
 // SetKeepAlive sends a probe after idle without a message from the peer, and then every interval; after count probes
 // without an answer the connection fails with ETIMEDOUT. idle 0 switches it off.
 func (c *Conn) SetKeepAlive(idle, interval time.Duration, count int) error {
-	c.mu.Lock()
+	c.lock()
 	defer c.unlock()
 	if c.closed.Load() {
 		return net.ErrClosed
@@ -154,7 +154,7 @@ func (c *Conn) SetKeepAlive(idle, interval time.Duration, count int) error {
 
 // probe runs when the peer may have been silent for too long.
 func (c *Conn) probe() {
-	c.mu.Lock()
+	c.lock()
 	defer c.unlock()
 	k := &c.timers.keepAlive
 	if c.epClosed || k.idle <= 0 {
@@ -198,7 +198,7 @@ func (c *Conn) watchShrink() {
 }
 
 func (c *Conn) shrink() {
-	c.mu.Lock()
+	c.lock()
 	defer c.unlock()
 	c.timers.shrinkSet = false
 	if c.epClosed {

@@ -180,7 +180,7 @@ func (e unsupported) Is(target error) bool { return target == errors.ErrUnsuppor
 //
 // Errors are those of Write, ErrNoUrgent, and syscall.EMSGSIZE if p is too long.
 func (c *Conn) WriteUrgent(ctx context.Context, p []byte) error {
-	c.mu.Lock()
+	c.lock()
 	defer c.unlock()
 	for {
 		switch {
@@ -217,7 +217,7 @@ func (c *Conn) WriteUrgent(ctx context.Context, p []byte) error {
 // ctx ends its cause is returned; deadlines are of no concern. After the last message of a stream
 // that has ended it returns io.EOF. Errors are those of Read, and ErrNoUrgent.
 func (c *Conn) ReadUrgent(ctx context.Context) (Urgent, error) {
-	c.mu.Lock()
+	c.lock()
 	defer c.unlock()
 	for {
 		switch {

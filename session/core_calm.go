@@ -1,0 +1,63 @@
+package session
+
+import (
+	"encoding/binary"
+
+	"sansock/provider"
+)
+
+// canCalm reports that the next message of the stream, in either direction, needs nothing but to be sent, or taken.
+func (c *core) canCalm() bool {
+	return c.err == nil && !c.ended && !c.done && !c.eof && !c.deaf && !c.peerGone && !c.reset && !c.peerStuck &&
+		!c.finWanted && !c.closing && !c.aborting && !c.abortSent && !c.paused && !c.muted && !c.shrinking && !c.aside &&
+		!c.in.active && !c.out.active && c.buffer == bufferNone && !c.pending()
+}
+
+// writeCalm sends p as one message where that is all there is to do: the core is calm, and credits are not short.
+func (c *core) writeCalm(p []byte) bool {
+	n := headerSize + len(p)
+	if n == headerSize || n > c.attr.MaxInline || n > c.win.size() || c.win.short() ||
+		len(p) > smallWrite || c.threshold > 0 && len(p) >= c.threshold {
+		return false
+	}
+	c.small = true
+	c.post(kindData, 0, 0, 0, p, false)
+	c.stats.BytesCopiedOut += uint64(len(p))
+	return true
+}
+
+// completeCalm is complete for what leaves a calm core calm. It reports false, and has done nothing, where it is something else.
+func (c *core) completeCalm(p *provider.Completion) bool {
+	switch p.Op {
+	case provider.OpRecv:
+		gen, slot := splitContext(p.Context)
+		r := &c.recv[gen]
+		if p.Len <= headerSize || p.Len > r.size {
+			return false
+		}
+		buf := r.segment(slot).Bytes[:p.Len]
+		// The first half of the header in one look, as the peer may change it at any time.
+		h := binary.LittleEndian.Uint64(buf)
+		if h&0xffff != uint64(kindData) || h>>32 != uint64(p.Len-headerSize) {
+			return false
+		}
+		r.posted--
+		if credits := int(h >> 16 & 0xffff); credits > 0 {
+			if err := c.win.add(credits); err != nil {
+				c.calm = false
+				c.fail(err, abortProtocol)
+				return true
+			}
+		}
+		c.stats.MessagesReceived++
+		c.take(gen, slot, buf[headerSize:])
+		return true
+	case provider.OpSend:
+		if p.Context >= bufferContext || c.send.want != 0 {
+			return false
+		}
+		c.sent(p.Context)
+		return true
+	}
+	return false
+}
