@@ -44,6 +44,7 @@ type Conn struct {
 	epClosed bool
 	opening  bool          // an address is being opened for a new end: one at a time, whatever the peer says
 	reading  turn          // of Reads: the one whose turn it is will see to what arrives
+	reads    uint32        // Reads that have ended
 	writing  turn          // of Writes
 	linger   int           // SetLinger; -1: default
 	over     chan struct{} // closed when the endpoint is; nil unless Close waits for it
@@ -140,6 +141,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	if err == nil {
 		n, err = c.read(p)
 	}
+	c.reads++
 	c.reading.end()
 	err = c.closing(err)
 	c.unlock()
@@ -374,8 +376,11 @@ func (c *Conn) revoke(w *waiter, over func() bool) {
 // sleep waits until there may be something to do for w, or fails because of Close or the deadline. It needs mu,
 // which it gives up meanwhile.
 func (c *Conn) sleep(w *waiter, d *deadline) error {
-	if !c.core.calm && c.settle() {
-		return nil // what was polled may be what the caller wants
+	if !c.core.calm { // as settle, but for the arming, which is still to come
+		c.finalize()
+		c.signal()
+		c.core.calm = c.core.canCalm()
+		c.watch()
 	}
 	w.park()
 	// From here on Close and a moved deadline find us parked.
@@ -439,10 +444,11 @@ func (c *Conn) sleepParked(w *waiter, d *deadline) {
 // mu: the last to arm decides, so it has to see who sleeps.
 func (c *Conn) arm() bool {
 	mode := provider.WakeSolicited
-	if c.core.late != nil {
+	if !c.core.calm && c.core.late != nil {
 		c.later() // there may be nothing whose completion would say that there is room
 	}
-	if c.rd.parked() || c.wr.parked() || !c.core.calm && (c.core.closing || c.core.done || c.core.shut() || c.core.pending()) {
+	if c.rd.parked() || c.wr.parked() || len(c.core.held) > 0 ||
+		!c.core.calm && (c.core.closing || c.core.done || c.core.shut() || c.core.pending()) {
 		mode = provider.WakeAny
 	}
 	return c.ep.Arm(mode)
@@ -521,36 +527,41 @@ func (c *Conn) signal() {
 	}
 }
 
-// settle leaves the core in a state in which nobody need look after it: who can go on is awake, what happens
-// next wakes somebody. It reports whether it has polled anything. It needs mu.
+// settle leaves the core in a state in which nobody need look after it: who can go on is awake, what happens next wakes
+// somebody. It needs mu.
 //
-// Only here the core may become calm: from then on, until more happens than that data comes or goes, what settle would do is
-// done.
-func (c *Conn) settle() (polled bool) {
+// Only here, and in sleep, the core may become calm: from then on, until more happens than that data comes or goes, all of
+// this is done but the arming.
+func (c *Conn) settle() {
 	c.finalize()
 	c.signal()
 	if c.core.calm && !c.arm() {
-		return false
-	}
-	for tries := 0; !c.epClosed && c.arm(); tries++ {
-		if tries == settleTries {
-			c.kick()
-			return polled
-		}
-		polled = c.core.poll() > 0 || polled
-		c.finalize()
-		c.signal()
-	}
-	if c.epClosed {
-		return polled
-	}
-	// Only now, as what has just been polled may be what asks for it.
-	c.watchShrink()
-	if !c.reading.taken && c.core.behind() {
-		c.later()
+		return
 	}
 	c.core.calm = c.core.canCalm()
-	return polled
+	for tries := 0; !c.epClosed && c.arm(); tries++ {
+		if tries == settleTries {
+			c.core.calm = false
+			c.kick()
+			return
+		}
+		c.core.poll()
+		c.finalize()
+		c.signal()
+		c.core.calm = c.core.canCalm()
+	}
+	c.watch()
+}
+
+// watch has somebody look after what does not come with a completion. It needs mu.
+func (c *Conn) watch() {
+	if c.epClosed {
+		return
+	}
+	c.watchShrink()
+	if !c.core.calm && !c.reading.taken && c.core.behind() {
+		c.later()
+	}
 }
 
 // settleTries bounds how long a peer that sends without a pause can hold up whoever settles.
@@ -568,9 +579,7 @@ func (c *Conn) progress() {
 		k := c.kicks.Load()
 		c.lock()
 		if !c.epClosed {
-			if c.core.poll() == 0 && c.core.late != nil {
-				c.core.pump()
-			}
+			c.core.poll()
 			c.background()
 		}
 		c.unlock()

@@ -134,7 +134,7 @@ func (c *core) poll() int {
 			break
 		}
 	}
-	if total > 0 && !c.calm {
+	if total > 0 && (!c.calm || len(c.held) > 0) {
 		c.pump()
 	}
 	return total

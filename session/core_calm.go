@@ -8,16 +8,25 @@ import (
 
 // canCalm reports that the next message of the stream, in either direction, needs nothing but to be sent, or taken.
 func (c *core) canCalm() bool {
-	return c.err == nil && !c.ended && !c.done && !c.eof && !c.deaf && !c.peerGone && !c.reset && !c.peerStuck &&
-		!c.finWanted && !c.closing && !c.aborting && !c.abortSent && !c.paused && !c.muted && !c.shrinking && !c.aside &&
-		!c.in.active && !c.out.active && c.buffer == bufferNone && !c.pending()
+	return !c.in.active && !c.out.active && !c.pending() && !c.peerStuck && !c.aside && !c.shrinking && c.buffer == bufferNone &&
+		!c.finWanted && !c.eof && !c.deaf && !c.closing && !c.paused && !c.muted &&
+		c.err == nil && !c.ended && !c.done && !c.peerGone && !c.reset && !c.aborting && !c.abortSent
 }
 
-// writeCalm sends p as one message where that is all there is to do: the core is calm, and credits are not short.
+// writeCalm sends p as one message, or gathers it, where that is all there is to do on a calm core.
 func (c *core) writeCalm(p []byte) bool {
-	n := headerSize + len(p)
-	if n == headerSize || n > c.attr.MaxInline || n > c.win.size() || c.win.short() ||
-		len(p) > smallWrite || c.threshold > 0 && len(p) >= c.threshold {
+	if len(p) == 0 || len(p) > smallWrite || c.threshold > 0 && len(p) >= c.threshold {
+		return false
+	}
+	if len(c.held) > 0 {
+		n := len(c.held) + len(p)
+		if n > cap(c.held) || n > c.gatherLimit() || c.poll() > 0 {
+			return false
+		}
+		c.held = append(c.held, p...)
+		return true
+	}
+	if n := headerSize + len(p); n > c.attr.MaxInline || n > c.win.size() || c.win.short() {
 		return false
 	}
 	c.small = true
@@ -32,13 +41,18 @@ func (c *core) completeCalm(p *provider.Completion) bool {
 	case provider.OpRecv:
 		gen, slot := splitContext(p.Context)
 		r := &c.recv[gen]
-		if p.Len <= headerSize || p.Len > r.size {
+		if p.Len < headerSize || p.Len > r.size {
 			return false
 		}
 		buf := r.segment(slot).Bytes[:p.Len]
 		// The first half of the header in one look, as the peer may change it at any time.
 		h := binary.LittleEndian.Uint64(buf)
-		if h&0xffff != uint64(kindData) || h>>32 != uint64(p.Len-headerSize) {
+		switch {
+		case h>>32 != uint64(p.Len-headerSize):
+			return false
+		case h&0xffff == uint64(kindData) && p.Len > headerSize:
+		case h&0xffff == uint64(kindCredit) && p.Len == headerSize:
+		default:
 			return false
 		}
 		r.posted--
@@ -50,7 +64,12 @@ func (c *core) completeCalm(p *provider.Completion) bool {
 			}
 		}
 		c.stats.MessagesReceived++
-		c.take(gen, slot, buf[headerSize:])
+		if p.Len == headerSize {
+			c.repost(gen, slot)
+			c.creditIfDue()
+		} else {
+			c.take(gen, slot, buf[headerSize:])
+		}
 		return true
 	case provider.OpSend:
 		if p.Context >= bufferContext || c.send.want != 0 {

@@ -246,9 +246,12 @@ func (c *core) writable() bool {
 	return c.canData() || c.writeOver()
 }
 
+// gatherLimit is how many bytes may be gathered.
+func (c *core) gatherLimit() int { return min(c.payload(), gatherMax) }
+
 // hold gathers bytes of a small write and returns how many fit.
 func (c *core) hold(p []byte) int {
-	limit := min(c.payload(), gatherMax)
+	limit := c.gatherLimit()
 	if c.held == nil {
 		c.held = pool.Get(limit)[:0]
 	}
@@ -472,10 +475,10 @@ func (c *core) finish() {
 	}
 }
 
-// pending reports that something waits to leave, or an RDMA read of nobody's is under way: what they wait for need not be
-// solicited.
+// pending reports that something but gathered bytes waits to leave, or an RDMA read of nobody's is under way: what they wait
+// for need not be solicited.
 func (c *core) pending() bool {
-	return c.late != nil || len(c.held) > 0 || c.in.busy && c.in.read || c.finWanted && !c.finSent || c.growWanted || c.drainAsked || c.draining ||
+	return c.late != nil || c.in.busy && c.in.read || c.finWanted && !c.finSent || c.growWanted || c.drainAsked || c.draining ||
 		c.ackWanted || c.pongWanted || c.win.telling || c.in.doneWanted || c.in.targetWanted || c.in.untarget || c.send.want != 0 ||
 		c.asideOut
 }

@@ -11,6 +11,7 @@ import (
 type timers struct {
 	soon      *time.Timer // progress after a moment
 	soonSet   bool
+	soonReads uint32      // Conn.reads when it was set
 	stuck     *time.Timer // tells the peer that a Write waits
 	stuckSet  bool
 	linger    *time.Timer // end of a closed connection
@@ -43,22 +44,34 @@ func (t *timers) close() {
 // laterDelay gives a reader that is between two Reads the time to come back.
 const laterDelay = 200 * time.Microsecond
 
-// later kicks after a moment, unless that is under way. It needs mu.
+// later takes in what nobody reads after a moment, unless that is under way. It needs mu.
 func (c *Conn) later() {
 	t := &c.timers
 	if t.soonSet {
 		return
 	}
-	t.soonSet = true
+	t.soonSet, t.soonReads = true, c.reads
 	if t.soon == nil {
-		t.soon = time.AfterFunc(laterDelay, func() {
-			c.lock()
-			c.timers.soonSet = false
-			c.mu.Unlock()
-			c.kick()
-		})
+		t.soon = time.AfterFunc(laterDelay, c.soon)
 	} else {
 		t.soon.Reset(laterDelay)
+	}
+}
+
+// soon runs a moment after there was something that nobody read, or a message for which there was no room. A reader that has come
+// back since then will do so again.
+func (c *Conn) soon() {
+	c.lock()
+	defer c.unlock() // sets the timer again if need be
+	c.timers.soonSet = false
+	if c.epClosed {
+		return
+	}
+	if c.core.poll() == 0 && c.core.late != nil {
+		c.core.pump()
+	}
+	if c.reads == c.timers.soonReads {
+		c.background()
 	}
 }
 

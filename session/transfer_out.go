@@ -113,7 +113,9 @@ func (c *core) outboundOver() bool { return c.out.over && c.out.pieces == 0 }
 func (c *core) takeOutbound() int {
 	n := c.out.taken
 	c.out.active, c.out.p = false, nil
-	c.pump()
+	if c.finWanted || c.aside {
+		c.pump() // they have waited for it
+	}
 	return int(n)
 }
 

@@ -14,11 +14,12 @@ type tuner struct {
 	copies, moves  int     // samples in it
 	sized          int     // bytes of the transfer that moveNs comes from
 	skip           uint32  // counts writes, so that few are timed
+	skipMoves      uint32  // likewise of transfers
 }
 
 const (
 	tuneWindow = 16
-	tuneEvery  = 16   // one copied write in so many is timed
+	tuneEvery  = 16   // one write in so many is timed
 	tuneCopy   = 4096 // smaller ones tell the cost of a message, not of a byte
 	tuneSpan   = 4    // the threshold is at most so many times the preference, at least a half of it
 )
@@ -41,7 +42,13 @@ func (t *tuner) copied(n int, ns int64) {
 }
 
 // timesMove reports whether a transfer of n bytes tells something: larger ones are all bytes.
-func (t *tuner) timesMove(n int) bool { return t.base != 0 && n <= 4*tuneSpan*t.base }
+func (t *tuner) timesMove(n int) bool {
+	if t.base == 0 || n > 4*tuneSpan*t.base {
+		return false
+	}
+	t.skipMoves++
+	return t.skipMoves%tuneEvery == 0
+}
 
 // moved takes the time of a transfer whose bytes went straight into a waiting Read.
 func (t *tuner) moved(n int, ns int64) {
