@@ -60,7 +60,8 @@ type endpoint struct {
 	bytes  int    // of the arena in use
 
 	armed   provider.Wake
-	muted   bool // no wake-ups, for a moment
+	stands  atomic.Uint32 // armed, if nothing that it covers waits and nobody sits; stored with mu held
+	muted   bool          // no wake-ups, for a moment
 	cause   provider.Status
 	disc    uint8
 	started bool // the first message has come
@@ -458,13 +459,19 @@ func (e *endpoint) rouse(urgent bool) {
 	if e.muted || e.armed != provider.WakeAny && (e.armed != provider.WakeSolicited || !urgent) {
 		return
 	}
-	e.armed = 0
+	e.disarm()
 	if !e.over {
 		e.in.arm.Store(0)
 	}
 	if e.wake != nil {
 		e.wake()
 	}
+}
+
+// disarm notes that the arming is used up. Called with mu held.
+func (e *endpoint) disarm() {
+	e.armed = 0
+	e.stands.Store(0)
 }
 
 // Poll implements provider.Endpoint.
@@ -521,7 +528,11 @@ func (e *endpoint) OnWake(wake func()) {
 
 // Arm implements provider.Endpoint.
 func (e *endpoint) Arm(w provider.Wake) (ready bool) {
+	if w != 0 && e.stands.Load() == uint32(w) {
+		return false // what has arrived since will wake, or has, as it would if it came now
+	}
 	e.mu.Lock()
+	e.stands.Store(0)
 	e.muted = true // what it finds it reports
 	if !e.closed {
 		e.armed = w
@@ -532,6 +543,9 @@ func (e *endpoint) Arm(w provider.Wake) (ready bool) {
 	e.drain()
 	ready = e.behind || e.waiting(w)
 	e.muted = false
+	if !ready && !e.sits {
+		e.stands.Store(uint32(e.armed))
+	}
 	e.mu.Unlock()
 	return ready
 }
@@ -655,7 +669,7 @@ func (e *endpoint) Close() error {
 		return nil
 	}
 	e.forgetSpinner()
-	e.armed = 0
+	e.disarm()
 	e.drain()
 	e.closed = true
 	e.end(provider.StatusDisconnected)

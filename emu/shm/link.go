@@ -57,6 +57,8 @@ type link struct {
 	calls   []*Request // to be handed over; these two are guarded by rx
 	calling bool
 
+	batch []*endpoint // the dispatcher's
+
 	rung chan struct{} // closed when the dispatcher has ended
 	done chan struct{} // closed when all is over
 }
@@ -443,16 +445,27 @@ func (l *link) scan() (found bool) {
 			continue
 		}
 		for s := l.hdr.summary[i].Swap(0); s != 0; s &= s - 1 {
-			word := uint32(i*64 + bits.TrailingZeros64(s))
-			for p := l.hdr.pending[word].Swap(0); p != 0; p &= p - 1 {
-				if e := l.lookup(word*64 + uint32(bits.TrailingZeros64(p))); e != nil {
-					found = true
-					e.attend()
-				}
+			word := i*64 + bits.TrailingZeros64(s)
+			for _, e := range l.marked(word, l.hdr.pending[word].Swap(0)) {
+				found = true
+				e.attend()
 			}
 		}
 	}
 	return found
+}
+
+// marked returns the connections whose bits are set in a word. It is the dispatcher's, and good until the next call.
+func (l *link) marked(word int, bitset uint64) []*endpoint {
+	l.batch = l.batch[:0]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for ; bitset != 0; bitset &= bitset - 1 {
+		if i := word*64 + bits.TrailingZeros64(bitset); i < len(l.conns) && l.conns[i] != nil {
+			l.batch = append(l.batch, l.conns[i])
+		}
+	}
+	return l.batch
 }
 
 // flow tells a connection from others.

@@ -51,6 +51,7 @@ func (e *endpoint) Seat() bool {
 		return false
 	}
 	e.sits = true
+	e.stands.Store(0) // the arming has to say so
 	if e.rise == nil {
 		e.rise = func(uintptr) bool { return e.risen() }
 	}
@@ -71,7 +72,7 @@ func (e *endpoint) Sleep(ready bool) {
 	e.mu.Lock()
 	e.sits = false
 	if !e.over && e.in.arm.Load() == 0 {
-		e.armed = 0 // used up
+		e.disarm()
 	}
 	e.mu.Unlock()
 	if s.abused.Load() {

@@ -97,6 +97,17 @@ func TestSeat(t *testing.T) {
 	}
 }
 
+// TestSeatAfterArming: who sits down arms anew, though the same arming stands, as the peer has to ring another bell.
+func TestSeatAfterArming(t *testing.T) {
+	_, e, peer, _ := target(t)
+	e.receives(1, 64)
+	require.False(t, e.Arm(provider.WakeAny))
+	over := sleep(t, e.Endpoint)
+	require.Equal(t, uint64(provider.WakeAny)|seated, e.Endpoint.(*endpoint).in.arm.Load())
+	peer.PostSend(provider.Send{Inline: [2][]byte{{1}}})
+	soon(t, over, "nothing wakes")
+}
+
 // TestSeatAfterTheEnd: an endpoint that is over has no seat. A session that waits for its peer's new end would not sleep in
 // it, but spin.
 func TestSeatAfterTheEnd(t *testing.T) {

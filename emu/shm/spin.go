@@ -70,11 +70,11 @@ func (e *endpoint) Spin() (ready bool) {
 	if spinning.last.Load() != e {
 		spinning.last.Store(e)
 		spinning.run.Store(0)
-		return e.ready()
+		return false
 	}
 	run := spinning.run.Add(1)
 	if run < soloWaits {
-		return e.ready()
+		return false
 	}
 	if run%procsEvery == soloWaits {
 		spinning.procs.Store(int32(runtime.GOMAXPROCS(0)))
