@@ -11,7 +11,8 @@ type EarlyDialer interface {
 	// DialEarly is Dial, but calls begin with the endpoint, if possible before the peer hears of the request. begin may use it
 	// as Dial's caller would, but send no more than one message, of at most MaxFirstMessage bytes and inline, which then
 	// travels with the request. Its error is that of DialEarly, which has closed the endpoint then, as after any other error
-	// that comes after the call. begin is called once at most.
+	// that comes after the call. Where the provider tries again, it calls begin again, with another endpoint. DialEarly returns
+	// as soon as ctx ends, whatever the peer does.
 	DialEarly(ctx context.Context, local, remote netip.AddrPort, begin func(Endpoint) error) (Endpoint, error)
 }
 

@@ -36,6 +36,16 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
+// prompt reports whether attempts over these ways end as soon as their context does.
+func prompt(ways []way) bool {
+	for _, w := range ways {
+		if _, ok := w.provider.(provider.EarlyDialer); !ok {
+			return false
+		}
+	}
+	return true
+}
+
 // run makes the attempt: the first provider that connects, or refuses for good, ends it. The error is a *failure, that of
 // the first provider if there are several.
 func (a *attempt) run(ctx context.Context) (Result, error) {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -67,18 +66,19 @@ func (s *Switch) dialTCP(ctx context.Context, d *net.Dialer, network, address st
 	}
 
 	lead := shorten(s.lead, ctx)
-	reached := make(chan struct{})
 	a := s.attempt(dst, ways, d)
-	a.reached = sync.OnceFunc(func() { close(reached) })
 	r := race{
 		san: a.run,
 		tcp: func(ctx context.Context) (Result, error) {
 			return fromNet(ctx, d, network, t.tcp, Route{Path: PathTCP})
 		},
-		lead:    lead,
-		reached: reached,
-		single:  len(t.dests) == 1,
-		abort:   Result.abort,
+		lead:   lead,
+		single: len(t.dests) == 1,
+		abort:  Result.abort,
+	}
+	a.reached = r.reached
+	if !prompt(ways) {
+		r.san = promptly(a.run, r.abort)
 	}
 	began := time.Now()
 	res, sanErr, err := r.run(ctx)

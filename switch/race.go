@@ -3,24 +3,38 @@ package sanswitch
 import (
 	"context"
 	"errors"
+	"sync"
 	"syscall"
 	"time"
 )
 
-// race dials over the SAN and over TCP, the SAN first.
+// race dials over the SAN and over TCP, the SAN first. The SAN has the goroutine of the caller, so that a dial which it
+// wins wakes nobody.
 type race struct {
-	san, tcp func(ctx context.Context) (Result, error)
+	san func(ctx context.Context) (Result, error) // returns as soon as ctx ends
+	tcp func(ctx context.Context) (Result, error)
 
-	// lead is how long TCP waits for the SAN. It waits as long again once reached is closed: a peer that was reached
+	// lead is how long TCP waits for the SAN. It waits as long again once that has been reached: a peer that was reached
 	// over the SAN is likely to have a session in a moment, however busy both are.
-	lead    time.Duration
-	reached <-chan struct{}
+	lead time.Duration
 
 	// single tells that there is but one address, so that a refusal on one path speaks for the other.
 	single bool
 
 	// abort ends a connection that nobody wants.
 	abort func(Result)
+
+	mu      sync.Mutex
+	timer   *time.Timer   // starts TCP; nil once that has been started, or is not wanted any more
+	tcpDone chan struct{} // closed when TCP has an outcome; nil: it was not started
+	outcome *outcome      // TCP's
+	over    bool          // nobody wants it
+	beaten  bool          // it called the SAN off
+}
+
+type outcome struct {
+	Result
+	err error
 }
 
 // run returns the first connection that is made; the other attempt is called off, and aborted should it still
@@ -29,84 +43,95 @@ type race struct {
 func (r *race) run(ctx context.Context) (res Result, sanErr, err error) {
 	legs, cancel := context.WithCancel(ctx)
 	defer cancel()
-	returned := make(chan struct{})
-	defer close(returned)
+	r.mu.Lock()
+	r.timer = time.AfterFunc(r.lead, func() { r.startTCP(legs, cancel) })
+	r.mu.Unlock()
 
-	type outcome struct {
-		Result
-		err error
+	res, sanErr = r.san(legs)
+
+	r.mu.Lock()
+	if r.timer != nil {
+		r.timer.Stop()
+		r.timer = nil // from here on TCP is not started by it
 	}
-	start := func(ctx context.Context, leg func(context.Context) (Result, error)) chan outcome {
+	done, beaten := r.tcpDone, r.beaten
+	if sanErr == nil || r.single && !beaten && isFinal(sanErr) {
+		// The peer has the session as well if this side has, so the session goes first.
+		r.over = true
+		late := r.outcome
+		r.mu.Unlock()
+		if late != nil && late.err == nil {
+			r.abort(late.Result)
+		}
+		return res, sanErr, sanErr
+	}
+	r.mu.Unlock()
+	if done == nil {
+		// TCP's error for a context that has ended is net's own.
+		res, err = r.tcp(ctx)
+		return res, sanErr, err
+	}
+	<-done
+	if beaten {
+		sanErr = nil
+	}
+	return r.outcome.Result, sanErr, r.outcome.err
+}
+
+// startTCP dials over TCP beside the SAN.
+func (r *race) startTCP(ctx context.Context, cancel context.CancelFunc) {
+	r.mu.Lock()
+	if r.timer == nil || r.tcpDone != nil {
+		r.mu.Unlock()
+		return
+	}
+	r.timer, r.tcpDone = nil, make(chan struct{})
+	r.mu.Unlock()
+
+	res, err := r.tcp(ctx)
+
+	r.mu.Lock()
+	r.outcome = &outcome{res, err}
+	over := r.over
+	if err == nil || r.single && errors.Is(err, syscall.ECONNREFUSED) {
+		r.beaten = !over
+		cancel()
+	}
+	close(r.tcpDone)
+	r.mu.Unlock()
+	if over && err == nil {
+		r.abort(res)
+	}
+}
+
+// reached gives the SAN its lead again, unless TCP has started.
+func (r *race) reached() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.timer != nil {
+		r.timer.Reset(r.lead)
+	}
+}
+
+// promptly returns leg for where it may be deaf to the end of its context: what it brings after that is aborted.
+func promptly(leg func(context.Context) (Result, error), abort func(Result)) func(context.Context) (Result, error) {
+	return func(ctx context.Context) (Result, error) {
 		c := make(chan outcome)
 		go func() {
 			res, err := leg(ctx)
 			select {
 			case c <- outcome{res, err}:
-			case <-returned:
+			case <-ctx.Done():
 				if err == nil {
-					r.abort(res)
+					abort(res)
 				}
 			}
 		}()
-		return c
-	}
-
-	san := start(legs, r.san)
-	var tcp chan outcome // nil until TCP has started
-	var tcpErr error     // not nil once it has failed
-	startTCP := func(ctx context.Context) {
-		if tcp == nil && tcpErr == nil {
-			tcp = start(ctx, r.tcp)
-		}
-	}
-	timer := time.NewTimer(r.lead)
-	defer timer.Stop()
-	reached, done := r.reached, ctx.Done()
-
-	for {
 		select {
-		case <-reached:
-			reached = nil
-			timer.Reset(r.lead)
-
-		case <-timer.C:
-			startTCP(legs)
-
-		case <-done:
-			// TCP's error for a context that has ended is net's own.
-			done = nil
-			if tcpErr != nil {
-				return Result{}, sanErr, tcpErr
-			}
-			startTCP(ctx) // legs may hear of it later, and a connection be made meanwhile
-
-		case o := <-san:
-			san, sanErr = nil, o.err
-			if o.err == nil || r.single && isFinal(o.err) {
-				return o.Result, o.err, o.err
-			}
-			if tcpErr != nil {
-				return Result{}, sanErr, tcpErr
-			}
-			startTCP(legs)
-
-		case o := <-tcp:
-			if o.err == nil {
-				// The peer has the session as well if this side has, so the session goes first.
-				select {
-				case s := <-san:
-					if sanErr = s.err; s.err == nil {
-						r.abort(o.Result)
-						return s.Result, nil, nil
-					}
-				default:
-				}
-				return o.Result, sanErr, nil
-			}
-			tcp, tcpErr = nil, o.err
-			if san == nil || ctx.Err() != nil || r.single && errors.Is(o.err, syscall.ECONNREFUSED) {
-				return Result{}, sanErr, tcpErr
-			}
+		case o := <-c:
+			return o.Result, o.err
+		case <-ctx.Done():
+			return Result{}, ctx.Err()
 		}
 	}
 }

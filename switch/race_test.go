@@ -112,7 +112,7 @@ func TestRace(t *testing.T) {
 		{name: "context ends after the lead", san: leg{take: never}, tcp: leg{take: never}, timeout: 100 * ms,
 			err: context.DeadlineExceeded, took: 100 * ms, tcpStart: 50 * ms},
 		{name: "context ends after TCP has failed", san: leg{take: 500 * ms, deaf: true}, tcp: leg{take: ms, err: tcpFails},
-			timeout: 100 * ms, err: tcpFails, took: 100 * ms, tcpStart: 50 * ms, aborted: []Path{PathSAN}},
+			timeout: 100 * ms, sanErr: context.DeadlineExceeded, err: tcpFails, took: 100 * ms, tcpStart: 50 * ms, aborted: []Path{PathSAN}},
 		{name: "deaf SAN loses", san: leg{take: 500 * ms, deaf: true}, tcp: leg{take: ms},
 			won: PathTCP, took: 51 * ms, tcpStart: 50 * ms, aborted: []Path{PathSAN}},
 		{name: "deaf TCP loses", san: leg{take: 80 * ms}, tcp: leg{take: 500 * ms, deaf: true},
@@ -128,23 +128,24 @@ func TestRace(t *testing.T) {
 				begin := time.Now()
 				san, tcp := c.san, c.tcp
 				san.path, tcp.path, tcp.started = PathSAN, PathTCP, never
-				reached := make(chan struct{})
-				if c.reached > 0 {
-					time.AfterFunc(c.reached, func() { close(reached) })
-				}
 				var mu sync.Mutex
 				var aborted []Path
 				r := race{
-					san:     func(ctx context.Context) (Result, error) { return san.run(ctx, begin) },
-					tcp:     func(ctx context.Context) (Result, error) { return tcp.run(ctx, begin) },
-					lead:    50 * ms,
-					reached: reached,
-					single:  !c.many,
+					san:    func(ctx context.Context) (Result, error) { return san.run(ctx, begin) },
+					tcp:    func(ctx context.Context) (Result, error) { return tcp.run(ctx, begin) },
+					lead:   50 * ms,
+					single: !c.many,
 					abort: func(r Result) {
 						mu.Lock()
 						defer mu.Unlock()
 						aborted = append(aborted, r.Route.Path)
 					},
+				}
+				if san.deaf {
+					r.san = promptly(r.san, r.abort)
+				}
+				if c.reached > 0 {
+					time.AfterFunc(c.reached, r.reached)
 				}
 				res, sanErr, err := r.run(ctx)
 				took := time.Since(begin)
@@ -185,6 +186,7 @@ func TestRaceTies(t *testing.T) {
 				defer mu.Unlock()
 				ended[r.Route.Path]++
 			}}
+			r.san = promptly(r.san, r.abort)
 			res, sanErr, err := r.run(t.Context())
 			synctest.Wait()
 			assert.NoError(t, err)
