@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -24,6 +25,7 @@ type Conn struct {
 	route   sanswitch.Route
 	sw      *sanswitch.Switch
 	closed  atomic.Bool // for options that do not reach the session
+	cleanup runtime.Cleanup
 
 	mu        sync.Mutex // guards keepAlive, and the order in which changes of it reach the session
 	keepAlive net.KeepAliveConfig
@@ -38,8 +40,15 @@ func newConn(network string, s *session.Conn, route sanswitch.Route) *Conn {
 		route:     route,
 		keepAlive: systemKeepAlive,
 	}
-	c.s.Store(s)
+	c.takes(s)
 	return c
+}
+
+// takes has c use s, and close it where the program forgets c, as the finalizer of a socket would. Nothing in s refers to c, whose
+// methods need c after every call of the session's, for the error that it may return.
+func (c *Conn) takes(s *session.Conn) {
+	c.s.Store(s)
+	c.cleanup = runtime.AddCleanup(c, func(s *session.Conn) { go s.Close() }, s) // it may wait
 }
 
 // tcpAddr is net.TCPAddrFromAddrPort, with IPv4 in four bytes as net has it.

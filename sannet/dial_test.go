@@ -238,3 +238,24 @@ func TestManyConnections(t *testing.T) {
 		servers.Wait()
 	})
 }
+
+// A listener that is forgotten does not listen for ever, as one of net's does not.
+func TestForgottenListener(t *testing.T) {
+	forget := func(t *testing.T, p path) {
+		addr := func() string {
+			l, err := p.listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			return l.Addr().String()
+		}()
+		for end := time.Now().Add(stuck); ; runtime.GC() {
+			c, err := p.dial(context.Background(), "tcp", addr)
+			if err != nil {
+				break
+			}
+			c.Close()
+			require.True(t, time.Now().Before(end), "it still listens")
+		}
+	}
+	t.Run("tcp", func(t *testing.T) { forget(t, tcpPath(t)) })
+	onPaths(t, forget)
+}

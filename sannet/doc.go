@@ -45,7 +45,12 @@
 //   - SetReadBuffer counts bytes of data, where the kernel counts its own memory and doubles and limits the figure.
 //   - What arrives after CloseRead is dropped, and only what came before can be read. Linux keeps it, hands it to later
 //     reads, and holds up the peer's writes once its buffer is full.
-//   - net.Buffers writes its parts one by one, so that they may mix with other writes, and errors say write, not writev.
+//   - net.Buffers writes its parts one by one, so that they may mix with other writes, and errors say write, not writev. Those of
+//     ReadFrom say write, too, and not sendfile or splice.
+//   - Memory that is not there, such as that of a mapped file beyond its end, is a fault of the program, where a socket says
+//     EFAULT.
+//   - The ports of clients are the SAN's, not the kernel's. So one may be in use over TCP at the same time, and a listener may have two
+//     connections of the same RemoteAddr, one of each path.
 //   - Nobody answers, or delivers, for a process that does not run. One that is stopped for longer than its peers'
 //     keep-alive allows, 150 seconds by default, loses its connections. What it has not taken a minute after its peer
 //     closed a connection is lost to it. A connection that a process leaves open when it ends is reset, which loses

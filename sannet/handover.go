@@ -59,7 +59,8 @@ func (c *Conn) back(state []byte, cause error) error {
 		c.closed.Store(true)
 		return c.opError("handover", &lostError{cause})
 	}
-	c.s.Store(n.s.Load())
+	n.cleanup.Stop()
+	c.takes(n.s.Load())
 	if c.closed.Load() { // Close came meanwhile. It saw the session that has left, or will see the new one
 		n.Close()
 		return c.opError("handover", &lostError{cause})
@@ -186,7 +187,7 @@ func (lc *ListenConfig) FileListener(f *os.File) (net.Listener, error) {
 	}
 	st := stackOf(lc.Switch)
 	l := st.Switch.Adopt(ln)
-	return &Listener{l: l, stack: st, network: "tcp", keepAlive: lc.KeepAlive, keepAliveConfig: lc.KeepAliveConfig}, nil
+	return lc.listener(l, st, "tcp"), nil
 }
 
 // Drain stops listening, but for the connections that have arrived: Accept still returns these, and then net.ErrClosed.

@@ -3,6 +3,7 @@ package sannet
 import (
 	"context"
 	"net"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -41,7 +42,14 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (ne
 	if err != nil {
 		return nil, st.explain(network, err)
 	}
-	return &Listener{l: l, stack: st, network: network, keepAlive: lc.KeepAlive, keepAliveConfig: lc.KeepAliveConfig}, nil
+	return lc.listener(l, st, network), nil
+}
+
+// listener is what the user gets of l. Where it is forgotten it is closed, as a socket would be.
+func (lc *ListenConfig) listener(l *sanswitch.Listener, st stack, network string) *Listener {
+	ul := &Listener{l: l, stack: st, network: network, keepAlive: lc.KeepAlive, keepAliveConfig: lc.KeepAliveConfig}
+	runtime.AddCleanup(ul, func(l *sanswitch.Listener) { go l.Close() }, l)
+	return ul
 }
 
 // isStream reports whether the switch knows the network, rather than net.

@@ -254,8 +254,8 @@ func (c *Conn) start(d *deadline) error {
 
 // write needs mu.
 func (c *Conn) write(p []byte) (int, error) {
-	if len(p) == 0 && c.core.finWanted && !c.closed.Load() {
-		return 0, syscall.EPIPE
+	if len(p) == 0 && !c.closed.Load() {
+		return 0, c.core.writeNothing()
 	}
 	n, rdma := 0, true
 	for n < len(p) {

@@ -179,6 +179,15 @@ func (c *core) write(p []byte) (int, error) {
 	return n, nil
 }
 
+// writeNothing is the error of a write of no bytes. It does not provoke anything.
+func (c *core) writeNothing() error {
+	c.poll()
+	if c.finWanted || c.err != nil || c.pipeTold {
+		return c.writeEnd()
+	}
+	return nil
+}
+
 // sendBuffer sends the n bytes behind the head room of a registered region as one message, straight from there, if
 // that is possible now. The memory is in use until the core's buffer is bufferDone.
 func (c *core) sendBuffer(r provider.Region, n int) bool {

@@ -2,7 +2,10 @@ package sanswitch
 
 import (
 	"context"
+	"errors"
 	"net/netip"
+	"os"
+	"syscall"
 	"time"
 
 	"sansock/provider"
@@ -79,6 +82,10 @@ func (a *attempt) connect(ctx context.Context, w way) (*session.Conn, *failure) 
 	}
 	if err != nil {
 		f := &failure{err: err, final: refusal(err)}
+		if a.local.Port() != 0 && errors.Is(err, provider.StatusAddrInUse) {
+			// TCP does not know of it, and the peer would have two connections of the same address.
+			f.final = os.NewSyscallError("bind", syscall.EADDRINUSE)
+		}
 		why := reasonOf(err)
 		f.cheap = why == ReasonNoListener || why == ReasonOtherUser || peerReasonOf(err) == ReasonBusy
 		return nil, f

@@ -3,20 +3,19 @@ package sannet_test
 import (
 	"io"
 	"net"
-	"runtime"
+	"os"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // TestDifferences shows what the package comment says to be different, so that it is known when that changes. What has to do
 // with other processes is in TestPeerStops and the tests beside it, what a Conn does not have in TestMethods.
 func TestDifferences(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("the comment is about Linux")
-	}
 	for _, newPath := range []func(testing.TB) path{tcpPath, sanPath} {
 		p := newPath(t)
 		tcp := p.name == "tcp"
@@ -57,6 +56,27 @@ func TestDifferences(t *testing.T) {
 				bufs := net.Buffers{[]byte("a"), []byte("b")}
 				_, err := bufs.WriteTo(c)
 				assert.Equal(t, map[bool]string{true: "writev", false: "write"}[tcp], err.(*net.OpError).Op)
+			})
+			t.Run("files as the source", func(t *testing.T) {
+				c, _ := pair(t)
+				require.NoError(t, c.CloseWrite())
+				f, err := os.Open(os.Args[0])
+				require.NoError(t, err)
+				defer f.Close()
+				_, err = c.ReadFrom(f)
+				assert.ErrorIs(t, err, syscall.EPIPE)
+				assert.ErrorContains(t, err, map[bool]string{true: ": sendfile: ", false: ": write: "}[tcp])
+			})
+			t.Run("memory that is not there", func(t *testing.T) {
+				if !tcp {
+					t.Skip("ends the program")
+				}
+				b, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+				require.NoError(t, err)
+				defer unix.Munmap(b)
+				c, _ := pair(t)
+				_, err = c.Write(b)
+				assert.ErrorIs(t, err, syscall.EFAULT)
 			})
 			t.Run("listener", func(t *testing.T) {
 				l, err := p.listen("tcp", "127.0.0.1:0")
