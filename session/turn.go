@@ -6,7 +6,7 @@ import "sync"
 // nobody else wants the turn, it costs nothing beyond mu. Its methods need mu.
 type turn struct {
 	taken   bool
-	waiting int
+	waiting int32
 	free    *sync.Cond
 }
 
