@@ -203,7 +203,7 @@ func (c *Conn) postRead(op provider.RDMA) {
 // again, or fails with the number of bytes that the peer can ever read.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
-	if c.core.calm && !c.writing.taken && c.wdl.at.Load() == never && c.writeCalm(p) {
+	if c.core.calm && !c.writing.taken && !c.wdl.expired() && c.writeCalm(p) {
 		c.unlockCalm()
 		return len(p), nil
 	}
