@@ -1,7 +1,6 @@
 package sannet
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -43,6 +42,18 @@ func stackOf(sw *sanswitch.Switch) stack {
 	return stack{Switch: sw}
 }
 
+// inLine is errors.Join in one line.
+func inLine(errs []error) (all error) {
+	for _, err := range errs {
+		if all == nil {
+			all = err
+		} else {
+			all = fmt.Errorf("%w; %w", all, err)
+		}
+	}
+	return all
+}
+
 // openStack opens the providers of a list such as "ofi,emu", leaving out those that fail. The empty list means the
 // default, "none" no provider.
 func openStack(list string) stack {
@@ -73,7 +84,7 @@ func openStack(list string) stack {
 		}
 		ps = append(ps, p)
 	}
-	return stack{sanswitch.New(sanswitch.Config{Providers: ps}), errors.Join(errs...)}
+	return stack{sanswitch.New(sanswitch.Config{Providers: ps}), inLine(errs)}
 }
 
 // explain adds the missing providers to the error of a network that needs one.

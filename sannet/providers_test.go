@@ -31,6 +31,7 @@ func TestOpenStack(t *testing.T) {
 		{"nosuch", false, `SANNET_PROVIDERS: no provider "nosuch" is built in`},
 		{"nosuch,emu", true, `SANNET_PROVIDERS: no provider "nosuch" is built in`},
 		{"broken", false, "provider broken: device on fire"},
+		{"broken,nosuch", false, `provider broken: device on fire; SANNET_PROVIDERS: no provider "nosuch" is built in`},
 		{"broken,emu", true, "provider broken: device on fire"},
 	} {
 		t.Run(c.list, func(t *testing.T) {

@@ -74,7 +74,7 @@ func (s *Switch) dialTCP(ctx context.Context, d *net.Dialer, network, address st
 		},
 		lead:   lead,
 		single: len(t.dests) == 1,
-		abort:  Result.abort,
+		abort:  Result.drop,
 	}
 	a.reached = r.reached
 	if !prompt(ways) {

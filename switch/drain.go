@@ -11,7 +11,8 @@ func (l *Listener) TCP() net.Listener { return l.ln }
 // Drain stops listening, but for the connections that have arrived, or are being set up: Accept returns these, and then
 // an error that is net.ErrClosed. On a SAN who dials meanwhile is sent to TCP, so that nothing is refused where another
 // process has a copy of the TCP socket. (What a provider has queued in the moment in which its listener closes is
-// refused by it; what is still in the TCP socket is left to who has a copy, or else reset.) Draining again does nothing.
+// refused by it; what is still in the TCP socket is left to who has a copy, or else reset. A listener that was adopted and has
+// no SetDeadline is closed at once.) Draining again does nothing.
 func (l *Listener) Drain() error {
 	if len(l.sans) == 0 {
 		return l.ln.Close() // a connection is accepted, or is not; nothing is between
@@ -25,6 +26,8 @@ func (l *Listener) Drain() error {
 	closeAll(l.sans)
 	if d, ok := l.ln.(interface{ SetDeadline(time.Time) error }); ok {
 		d.SetDeadline(time.Unix(1, 0)) // wakes who accepts
+	} else if l.ln != nil {
+		l.ln.Close() // there is no other way
 	}
 	go func() {
 		l.serving.Wait()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -171,6 +172,18 @@ func (s *Switch) binds(tcp string, local netip.Addr) ([]bind, error) {
 	return found, err
 }
 
+// inLine is errors.Join in one line.
+func inLine(errs []error) (all error) {
+	for _, err := range errs {
+		if all == nil {
+			all = err
+		} else {
+			all = fmt.Errorf("%w; %w", all, err)
+		}
+	}
+	return all
+}
+
 // listenSANs listens at local on every SAN that serves it, all with the same port, and tells what kept it from
 // listening on some.
 func (s *Switch) listenSANs(tcp string, local netip.AddrPort) (sans []sanListener, why Reason, err error) {
@@ -195,5 +208,5 @@ func (s *Switch) listenSANs(tcp string, local netip.AddrPort) (sans []sanListene
 	if len(errs) == 0 {
 		return sans, ReasonSAN, nil
 	}
-	return sans, reasonOf(errs[0]), errors.Join(errs...)
+	return sans, reasonOf(errs[0]), inLine(errs)
 }

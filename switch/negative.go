@@ -47,13 +47,32 @@ func (n *negatives) get(dst netip.AddrPort) error {
 }
 
 // add remembers that dst could not be reached because of err.
-func (n *negatives) add(dst netip.AddrPort, err error) { n.put(dst, err, time.Time{}) }
+func (n *negatives) add(dst netip.AddrPort, err error) {
+	n.update(dst, func(negative, time.Time) negative { return negative{err: err} })
+}
 
 // late notes that the SAN has lost a race to dst that began at began, and remembers err once that has become a habit.
-func (n *negatives) late(dst netip.AddrPort, err error, began time.Time) { n.put(dst, err, began) }
+func (n *negatives) late(dst netip.AddrPort, err error, began time.Time) {
+	n.update(dst, func(before negative, now time.Time) negative {
+		late := 1
+		if now.Before(before.until) {
+			if before.late == 0 {
+				return before // a failure, which another dial has seen meanwhile, tells more
+			}
+			late = before.late
+			if began.After(before.lost) {
+				late++
+			}
+		}
+		if late < lateLimit {
+			err = nil
+		}
+		return negative{err: err, late: late, lost: now}
+	})
+}
 
-// put is add, or late if began is not zero.
-func (n *negatives) put(dst netip.AddrPort, err error, began time.Time) {
+// update replaces what is remembered of dst. What has no end yet lasts for the usual time.
+func (n *negatives) update(dst netip.AddrPort, next func(before negative, now time.Time) negative) {
 	if n.ttl <= 0 {
 		return
 	}
@@ -64,23 +83,11 @@ func (n *negatives) put(dst netip.AddrPort, err error, began time.Time) {
 	if !ok && len(n.m) >= maxNegatives {
 		n.shrink(now)
 	}
-	late := 0
-	if !began.IsZero() {
-		late = 1
-		if now.Before(before.until) {
-			if before.late == 0 {
-				return // a failure, which another dial has seen meanwhile, tells more
-			}
-			late = before.late
-			if began.After(before.lost) {
-				late++
-			}
-		}
-		if late < lateLimit {
-			err = nil
-		}
+	neg := next(before, now)
+	if neg.until.IsZero() {
+		neg.until = now.Add(n.ttl)
 	}
-	n.m[dst] = negative{err: err, until: now.Add(n.ttl), late: late, lost: now}
+	n.m[dst] = neg
 }
 
 // won notes that the SAN was fast enough.

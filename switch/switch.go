@@ -97,6 +97,15 @@ type Result struct {
 	Route   Route
 }
 
+// drop ends a connection that has lost a race: the peer, which may have it, sees a clean end.
+func (r Result) drop() {
+	if r.Session != nil {
+		r.Session.Close()
+		return
+	}
+	r.Conn.Close()
+}
+
 // abort ends a connection that nobody wants, as the kernel ends those that wait in a listener when it is closed:
 // the peer sees a reset.
 func (r Result) abort() {

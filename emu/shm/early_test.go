@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"sansock/provider"
 )
@@ -131,19 +133,21 @@ func TestEarlyFails(t *testing.T) {
 	no := errors.New("no")
 	var listener atomic.Bool
 	from, at := bindTo(t, func(r *Request) error {
+		refuses := listener.Load()
 		e, err := r.AcceptEarly(context.Background(), func(e provider.Endpoint) error {
-			if listener.Load() {
+			if refuses {
 				say(e, "no")
 				return no
 			}
 			return nil
 		})
-		if listener.Load() {
-			require.Equal(t, no, err)
+		if refuses {
+			assert.Equal(t, no, err)
 			return nil
 		}
-		require.NoError(t, err)
-		e.Close()
+		if assert.NoError(t, err) {
+			e.Close()
+		}
 		return nil
 	})
 	_, err := from.DialEarly(context.Background(), at, at, func(provider.Endpoint) error { return no })
@@ -175,4 +179,64 @@ func TestEarlyHostile(t *testing.T) {
 	})
 	require.ErrorIs(t, err, context.Canceled)
 	quiet(t, from)
+}
+
+// A meeting that others keep remembering, although nobody listens there any more, is not tried for ever.
+func TestMeetingIsTriedOnce(t *testing.T) {
+	n, from := Open(Config{Space: space(t)}), Open(Config{Space: space(t)})
+	defer n.Close()
+	defer from.Close()
+	at := netip.MustParseAddrPort("127.0.0.1:777")
+	r, err := n.Bind(at, acceptorFunc(func(r *Request) error { return r.Reject(nil) }))
+	require.NoError(t, err)
+	_, err = from.Dial(context.Background(), at, at)
+	require.Equal(t, provider.StatusRefused, provider.StatusOf(err))
+	l := from.metAt(at)
+	require.NotNil(t, l)
+	require.NoError(t, r.Close())
+	tries := 0
+	_, err = from.DialEarly(context.Background(), at, at, func(provider.Endpoint) error {
+		from.remember(at, l)
+		tries++
+		if tries > 10 {
+			return errors.New("it does not end")
+		}
+		return nil
+	})
+	require.Equal(t, provider.StatusNoListener, provider.StatusOf(err))
+	require.Equal(t, 1, tries, "then the rendezvous tells")
+}
+
+// Nothing but an eventfd is written to for a doorbell.
+func TestBellIsEventfd(t *testing.T) {
+	_, bell, err := newBell()
+	require.NoError(t, err)
+	require.NoError(t, checkBell(bell))
+	_, full, err := newBell()
+	require.NoError(t, err)
+	_, err = unix.Write(full, []byte{0xfd, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
+	require.NoError(t, err)
+	require.NoError(t, checkBell(full), "to add nothing does not wait")
+	bad := func(name string, fd int, err error) {
+		require.NoError(t, err)
+		require.Error(t, checkBell(fd), name)
+		unix.Close(fd)
+	}
+	fd, err := unix.EpollCreate1(0)
+	bad("epoll", fd, err)
+	fd, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, 0)
+	bad("timer", fd, err)
+	fd, err = unix.InotifyInit1(0)
+	bad("inotify", fd, err)
+	fd, err = unix.MemfdCreate("x", 0)
+	bad("memory", fd, err)
+	fd, err = unix.Open("/dev/null", unix.O_RDWR, 0)
+	bad("null", fd, err)
+	var p [2]int
+	require.NoError(t, unix.Pipe(p[:]))
+	bad("pipe", p[1], nil)
+	unix.Close(p[0])
+	s, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	bad("socket", s[0], err)
+	unix.Close(s[1])
 }
