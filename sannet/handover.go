@@ -192,8 +192,8 @@ func (lc *ListenConfig) FileListener(f *os.File) (net.Listener, error) {
 
 // Drain stops listening, but for the connections that have arrived: Accept still returns these, and then net.ErrClosed.
 // On a SAN dialers are sent to TCP from now on, whose socket may live on in another process, see TCPFile. What the kernel
-// has not passed on from that socket yet is left to the other process; where there is none, it is reset. Close ends it
-// at once.
+// has not passed on from that socket yet is left to the other process; where there is none, it is reset, as by Close, and
+// nothing else waits where the listener takes TCP alone. Draining again does nothing. Close ends it at once.
 func (l *Listener) Drain() error {
 	if !l.ok() {
 		return syscall.EINVAL

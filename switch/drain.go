@@ -15,6 +15,9 @@ func (l *Listener) TCP() net.Listener { return l.ln }
 // no SetDeadline is closed at once.) Draining again does nothing.
 func (l *Listener) Drain() error {
 	if len(l.sans) == 0 {
+		if l.draining.Swap(true) {
+			return nil
+		}
 		return l.ln.Close() // a connection is accepted, or is not; nothing is between
 	}
 	if l.ctx.Err() != nil {
