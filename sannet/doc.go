@@ -51,6 +51,7 @@
 //     EFAULT.
 //   - The ports of clients are the SAN's, not the kernel's. So one may be in use over TCP at the same time, and a listener may have two
 //     connections of the same RemoteAddr, one of each path.
+//   - With keep-alive off, a Write to a host that is lost fails when the SAN notices. TCP gives up after a quarter of an hour.
 //   - Nobody answers, or delivers, for a process that does not run. One that is stopped for longer than its peers'
 //     keep-alive allows, 150 seconds by default, loses its connections. What it has not taken a minute after its peer
 //     closed a connection is lost to it. A connection that a process leaves open when it ends is reset, which loses
