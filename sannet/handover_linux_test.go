@@ -336,13 +336,13 @@ func TestSendConnComesBack(t *testing.T) {
 				io.Copy(io.Discard, there)
 			}, nil, "the receiver: not now", false},
 			"gone":    {func(*net.UnixConn, net.Conn) {}, syscall.EPIPE, "broken pipe", false},
-			"is gone": {func(there *net.UnixConn, _ net.Conn) { io.ReadFull(there, make([]byte, 5)) }, syscall.ECONNRESET, "", false},
+			"is gone": {func(there *net.UnixConn, _ net.Conn) { io.ReadFull(there, make([]byte, 5)) }, nil, "", false},
 			"has dropped the socket": {func(there *net.UnixConn, server net.Conn) {
 				io.ReadFull(there, make([]byte, 5))
 				if tc, ok := server.(*net.TCPConn); ok {
 					tc.SetLinger(0) // which another process does through its copy
 				}
-			}, syscall.ECONNRESET, "", false},
+			}, nil, "", false},
 			"closed here meanwhile": {func(there *net.UnixConn, server net.Conn) {
 				io.ReadFull(there, make([]byte, 5))
 				server.Close()
