@@ -16,7 +16,7 @@
 // The tables of docs/performance.md are below the commands that make them. All are made anew, or one of them, with
 //
 //	go run ./examples/bench -doc docs/performance.md
-//	go run ./examples/bench -run ^active -conns 1,8,64 -doc docs/performance.md
+//	go run ./examples/bench -procs 1 -rounds 7 -time 60ms -doc docs/performance.md
 //
 // Against another host, as with iperf or qperf:
 //

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -58,18 +59,31 @@ func (r *report) markdown() string {
 	return b.String()
 }
 
-type tableRow struct{ workload, metric string }
+// tableRow is a workload and its first metric.
+type tableRow struct {
+	workload, metric string
+	size, count      int
+}
 
-// rows returns the workloads of all modes, with their first metrics.
+// rows returns the workloads of all modes. What differs in size or number is in their order, however it was measured.
 func (r *report) rows() (rows []tableRow) {
+	var kinds []string
 	for _, res := range r.Results {
 		if len(res.Metrics) == 0 {
 			continue
 		}
-		if w := (tableRow{res.Workload, res.Metrics[0].Name}); !slices.Contains(rows, w) {
+		w := tableRow{res.Workload, res.Metrics[0].Name, res.Size, res.Count}
+		if !slices.Contains(rows, w) {
 			rows = append(rows, w)
+			kinds = append(kinds, family(w.workload))
 		}
 	}
+	slices.SortStableFunc(rows, func(a, b tableRow) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(kinds, family(a.workload)), slices.Index(kinds, family(b.workload))),
+			cmp.Compare(a.size, b.size), cmp.Compare(a.count, b.count),
+		)
+	})
 	return rows
 }
 

@@ -37,6 +37,25 @@ func TestMarkdownOfTwoModes(t *testing.T) {
 		newReport(options{}, []*rig{one, two}, append(cells[1:], others...), nil, 3).markdown())
 }
 
+func TestMarkdownOrder(t *testing.T) {
+	r := &report{}
+	for _, w := range []string{"b/2", "b/1", "a/8", "b/3", "a/7"} {
+		r.Results = append(r.Results, result{Workload: w, Count: int(w[2] - '0'), Metrics: []figure{{Name: "rate"}}})
+	}
+	var got []string
+	for _, row := range r.rows() {
+		got = append(got, row.workload)
+	}
+	assert.Equal(t, []string{"b/1", "b/2", "b/3", "a/7", "a/8"}, got)
+}
+
+// TestNamedTicks: a name has room, or is left out.
+func TestNamedTicks(t *testing.T) {
+	ticks := namedTicks(map[float64]string{1: "1", 64: "64", 70: "70", 1 << 20: "1Mi"}).Ticks(0, 0)
+	require.Len(t, ticks, 4)
+	assert.Equal(t, []string{"1", "64", "", "1Mi"}, []string{ticks[0].Label, ticks[1].Label, ticks[2].Label, ticks[3].Label})
+}
+
 func TestSpaced(t *testing.T) {
 	assert.Equal(t, "-2.00 KiB", bytesPerConn.spaced(-2048))
 	assert.Equal(t, "0.90", share.spaced(0.9))

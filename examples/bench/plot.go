@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"image/color"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -273,13 +274,23 @@ func sorted(pts plotter.XYs) plotter.XYs {
 	return slices.SortedFunc(slices.Values(pts), func(a, b plotter.XY) int { return int(math.Copysign(1, a.X-b.X)) })
 }
 
+// namedTicks are ticks of a logarithmic axis with names, of which those are left out that have no room.
 func namedTicks(names map[float64]string) plot.Ticker {
 	var ticks []plot.Tick
-	for v, name := range names {
-		ticks = append(ticks, plot.Tick{Value: v, Label: name})
+	values := slices.Sorted(maps.Keys(names))
+	room := math.Log(values[len(values)-1]/values[0]) / mostNames
+	for i, last := 0, 0.0; i < len(values); i++ {
+		t := plot.Tick{Value: values[i]}
+		if i == 0 || math.Log(values[i]/last) >= room {
+			t.Label, last = names[values[i]], values[i]
+		}
+		ticks = append(ticks, t)
 	}
 	return plot.ConstantTicks(ticks)
 }
+
+// mostNames is how many names an axis has room for, and one more.
+const mostNames = 14
 
 // logTicks are 1, 2 and 5 times the powers of ten, of which the range has at least the powers named.
 func logTicks(lo, hi float64) (ticks []plot.Tick) {
