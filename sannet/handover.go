@@ -60,7 +60,9 @@ func (c *Conn) back(state []byte, cause error) error {
 		return c.opError("handover", &lostError{cause})
 	}
 	n.cleanup.Stop()
-	c.takes(n.s.Load())
+	s := n.s.Load()
+	s.TakeDeadlines(c.s.Load())
+	c.takes(s)
 	if c.closed.Load() { // Close came meanwhile. It saw the session that has left, or will see the new one
 		n.Close()
 		return c.opError("handover", &lostError{cause})

@@ -355,6 +355,7 @@ func TestSendConnComesBack(t *testing.T) {
 				defer server.Close()
 				_, err = client.Write([]byte("unread"))
 				require.NoError(t, err)
+				require.NoError(t, server.SetReadDeadline(past))
 				u, file := socketPair(t)
 				fc, err := net.FileConn(file)
 				require.NoError(t, err)
@@ -388,6 +389,9 @@ func TestSendConnComesBack(t *testing.T) {
 				}
 				assert.NotErrorIs(t, err, net.ErrClosed)
 				b := make([]byte, 6)
+				_, err = server.Read(b)
+				assert.ErrorIs(t, err, os.ErrDeadlineExceeded, "also the deadline is as it was")
+				require.NoError(t, server.SetReadDeadline(time.Time{}))
 				_, err = io.ReadFull(server, b)
 				require.NoError(t, err)
 				assert.Equal(t, "unread", string(b))

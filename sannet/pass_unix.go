@@ -33,7 +33,7 @@ var maxPassed = 1 << 30 // a variable for tests
 //
 // c is closed when SendConn returns nil. It is closed, too, and the connection lost, after an error that is net.ErrClosed. After
 // any other the connection is here as it was, c can be used on, and be sent to another process: where it had left, it has come
-// back. Calls that waited on a *Conn have ended with net.ErrClosed then, and deadlines are cleared.
+// back. Calls that waited on a *Conn have ended with net.ErrClosed then.
 //
 // A *net.TCPConn is lost where the other process may still take the socket, which is when ctx ends before the answer. A *Conn is lost
 // where its peer has gone, or where the other process had gone on with it, and has failed since.
