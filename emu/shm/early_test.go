@@ -240,3 +240,42 @@ func TestBellIsEventfd(t *testing.T) {
 	bad("socket", s[0], err)
 	unix.Close(s[1])
 }
+
+// Ends that nobody waits for are found: by who uses the number of the connection again, and otherwise by the reaper.
+func TestFinUnseen(t *testing.T) {
+	accepted := make(chan provider.Endpoint, 1)
+	from, at := bindTo(t, func(r *Request) error {
+		e, err := r.Accept(context.Background())
+		accepted <- e
+		return err
+	})
+	var l *link
+	for range 3 {
+		e, err := from.Dial(context.Background(), at, at)
+		require.NoError(t, err)
+		require.Zero(t, e.(*endpoint).id, "the number of the one before")
+		require.True(t, l == nil || l == e.(*endpoint).l, "and the link")
+		l = e.(*endpoint).l
+		(<-accepted).Close()
+		e.Close()
+	}
+	quiet(t, from)
+
+	e, err := from.Dial(context.Background(), at, at)
+	require.NoError(t, err)
+	peer := <-accepted
+	e.Close()
+	quiet(t, from) // although the peer waits for nothing
+	var c [1]provider.Completion
+	require.Equal(t, 1, peer.Poll(c[:]))
+	require.Equal(t, provider.Completion{Op: provider.OpDisconnect, Status: provider.StatusDisconnected}, c[0])
+	require.NoError(t, peer.Close())
+	require.Zero(t, peer.Poll(c[:]))
+
+	e, err = from.Dial(context.Background(), at, at)
+	require.NoError(t, err)
+	(<-accepted).Close()
+	e.Close()
+	require.Zero(t, e.Poll(c[:]), "who has closed hears nothing of the peer's end")
+	quiet(t, from)
+}

@@ -413,6 +413,10 @@ func (e *endpoint) event(w uint64) bool {
 		return arg < maxRDMAs && e.serve(arg)
 	case evAnswer:
 		return arg < maxRDMAs && e.reqs != nil && e.answered(arg, n)
+	case evFin:
+		e.end(causeOf(provider.Status(n)))
+		e.gone = true
+		e.retire()
 	default:
 		return false
 	}
@@ -583,6 +587,7 @@ func (e *endpoint) stuck() bool {
 // done with the word by which we are armed, ours is the one that counts.
 func (e *endpoint) attend() {
 	e.lockDrained()
+	e.seek()
 	if e.armed != 0 && e.waiting(e.armed) {
 		e.rouse(true)
 	} else if e.armed != 0 && !e.over {
@@ -626,11 +631,7 @@ func (e *endpoint) end(cause provider.Status) {
 	if e.sits {
 		e.Interrupt() // also if it is not armed, as in Close
 	}
-	if e.early {
-		e.gone = true
-	} else {
-		e.l.sendFin(e.id, cause)
-	}
+	e.tell(cause)
 	e.retire()
 }
 
@@ -670,8 +671,8 @@ func (e *endpoint) Close() error {
 	}
 	e.forgetSpinner()
 	e.disarm()
-	e.drain()
 	e.closed = true
+	e.drain()
 	e.end(provider.StatusDisconnected)
 	for i := range e.table.slots {
 		if s := &e.table.slots[i]; s.live {

@@ -14,9 +14,9 @@ const (
 	maxRecvs = 48
 	maxRDMAs = 4
 
-	// MaxRecvs messages, MaxRDMAs requests and as many answers are the events that can wait at a time. So there is
-	// always room for one, and a peer that has none has sent too much.
-	_ = uint(slots - maxRecvs - 2*maxRDMAs)
+	// MaxRecvs messages, MaxRDMAs requests and as many answers, one that is too long and the end are the events that can
+	// wait at a time. So there is always room for one, and a peer that has none has sent too much.
+	_ = uint(slots - maxRecvs - 2*maxRDMAs - 2)
 
 	maxMessage = 256<<10 + 64 // the session's header and what one write of 256 KiB has
 	maxRDMA    = 1 << 20
@@ -102,6 +102,7 @@ const (
 	evTooLong                 // the next receive is too short for a message
 	evRequest                 // the entry of the table with that index
 	evAnswer                  // to the request with that index; the length is the status
+	evFin                     // the last one: the sender touches nothing of the connection any more; the length is the cause
 )
 
 const solicited = 1 << 48
@@ -137,10 +138,15 @@ func viewHeader(b []byte) header {
 	return header{sleeps: &w[0], summary: w[hdrSummary : hdrSummary+pendingLen/64], pending: w[hdrPending:]}
 }
 
-// post marks a connection, and reports whether the doorbell has to be rung.
-func (h *header) post(id uint32) bool {
+// mark marks a connection, for when the dispatcher is rung next.
+func (h *header) mark(id uint32) {
 	h.pending[id/64].Or(1 << (id % 64))
 	h.summary[id/64/64].Or(1 << (id / 64 % 64))
+}
+
+// post marks a connection, and reports whether the doorbell has to be rung.
+func (h *header) post(id uint32) bool {
+	h.mark(id)
 	return h.sleeps.Load() == 1 && h.sleeps.CompareAndSwap(1, 0)
 }
 

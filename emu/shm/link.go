@@ -54,7 +54,9 @@ type link struct {
 	dead  bool
 	idle  *time.Timer
 
-	calls   []*Request // to be handed over; these two are guarded by rx
+	ending  []*endpoint // over, but not gone
+	reaper  *time.Timer // runs while there are some
+	calls   []*Request  // to be handed over; these two are guarded by rx
 	calling bool
 
 	batch []*endpoint // the dispatcher's
@@ -201,9 +203,12 @@ func (l *link) teardown() {
 	l.dead = true
 	conns, asked := slices.Clone(l.conns), l.asked
 	l.asked = nil
-	if l.idle != nil {
-		l.idle.Stop()
+	for _, t := range []*time.Timer{l.idle, l.reaper} {
+		if t != nil {
+			t.Stop()
+		}
 	}
+	l.ending = nil
 	l.mu.Unlock()
 	l.node.unlink(l)
 	for _, r := range asked {
@@ -267,12 +272,7 @@ func (l *link) handle(b []byte, files []int) error {
 		}
 		return nil // our refusal has crossed the dialer's giving up
 	}
-	cause := c.status
-	switch cause {
-	case provider.StatusTooLong, provider.StatusNotReady, provider.StatusAccess, provider.StatusLink:
-	default:
-		cause = provider.StatusDisconnected
-	}
+	cause := causeOf(c.status)
 	e.replied(cause)
 	e.left(cause)
 	return nil
@@ -390,6 +390,7 @@ func (l *link) rested() {
 
 // retireIdle ends the link of a closed node if no connection uses it.
 func (l *link) retireIdle() (ended bool) {
+	l.reap()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.used > 0 {

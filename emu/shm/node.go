@@ -352,6 +352,7 @@ func (e *endpoint) reply(c *control) error {
 		return errWire
 	}
 	e.accepted = true
+	defer e.seek()
 	if c.kind == ctlRefused {
 		st := c.status
 		switch st {

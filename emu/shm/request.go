@@ -29,6 +29,9 @@ func (l *link) requested(c *control) error {
 		return errWire
 	}
 	r := &Request{l: l, id: c.conn, inbox: view(b), local: c.remote, remote: c.local, first: slices.Clone(c.first)}
+	if e := l.lookup(c.conn); e != nil {
+		e.settle() // the dialer has used its number again after an end that we have not looked at
+	}
 	l.mu.Lock()
 	taken := l.asked[c.conn] != nil || int(c.conn) < len(l.conns) && l.conns[c.conn] != nil
 	if !taken {

@@ -1,0 +1,120 @@
+//go:build linux
+
+package shm
+
+import (
+	"time"
+
+	"sansock/provider"
+)
+
+// A side that ends a connection says so by an event, the last one that it sends, and touches nothing of the connection from
+// then on. What the two share is given back where both have said it. A peer that waits for something is woken. One that does
+// not has ended too, or looks sooner or later: it is marked, and finds the event when its dispatcher is rung the next time. So the
+// second of the two ends wakes nobody. Should nothing ring meanwhile, the reaper looks.
+//
+// Before a request is answered the dialer knows no inbox, and says it over the socket; the listening side's word comes then
+// after its answer, and is looked at after that.
+
+// reapTime is how long an end may wait to be looked at.
+const reapTime = 100 * time.Millisecond
+
+// tell says that we have ended. Called with mu held.
+func (e *endpoint) tell(cause provider.Status) {
+	switch {
+	case e.early: // there is nobody to tell
+		e.gone = true
+		return
+	case e.out.events == nil:
+		e.l.sendFin(e.id, cause)
+	default:
+		e.in.arm.Store(0) // the peer's end need not wake us
+		published()
+		e.out.events[e.events%slots].Swap(packEvent(evFin, 0, int(cause), 0, e.events)) // see words
+		e.events++
+		switch w := e.out.arm.Load(); {
+		case w == 0 || !e.out.arm.CompareAndSwap(w, 0):
+			e.l.peerHdr.mark(e.id)
+		case w&seated != 0:
+			ring(e.l.seat.peer)
+		default:
+			e.l.post(e.id)
+		}
+	}
+	e.seek()
+	if !e.gone {
+		e.l.expect(e)
+	}
+}
+
+// seek looks for the peer's end, behind what it had sent before it knew of ours. Called with mu held.
+func (e *endpoint) seek() {
+	if !e.over || e.gone || e.l.dials && !e.accepted {
+		return
+	}
+	for i := range uint32(slots) {
+		w := e.in.events[(e.head+i)%slots].Load()
+		if w>>lapShift<<lapShift != lap(e.head+i) {
+			return
+		}
+		if k, _, _ := unpackEvent(w); k == evFin {
+			e.gone = true
+			e.retire()
+			return
+		}
+	}
+}
+
+// settle looks whether the peer has ended.
+func (e *endpoint) settle() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.drain()
+	e.seek()
+}
+
+// causeOf is what a peer's word on why it has ended is taken for.
+func causeOf(s provider.Status) provider.Status {
+	switch s {
+	case provider.StatusTooLong, provider.StatusNotReady, provider.StatusAccess, provider.StatusLink:
+		return s
+	}
+	return provider.StatusDisconnected
+}
+
+// expect has the reaper look after e. Called with the endpoint's mu held.
+func (l *link) expect(e *endpoint) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dead {
+		return
+	}
+	l.ending = append(l.ending, e)
+	if len(l.ending) > 1 {
+		return
+	}
+	if l.reaper == nil {
+		l.reaper = time.AfterFunc(reapTime, l.reap)
+	} else {
+		l.reaper.Reset(reapTime)
+	}
+}
+
+// reap looks after the connections that have ended here. Where the peer has not, it is rung, as it may not be waiting for anything,
+// and we are armed, so that its end rings.
+func (l *link) reap() {
+	l.mu.Lock()
+	ending := l.ending
+	l.ending = nil
+	l.mu.Unlock()
+	for _, e := range ending {
+		e.mu.Lock()
+		if e.seek(); !e.gone {
+			e.in.arm.Swap(uint64(provider.WakeAny)) // see words
+			if e.seek(); !e.gone {
+				l.post(e.id)
+			}
+		}
+		e.mu.Unlock()
+	}
+}
