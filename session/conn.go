@@ -111,6 +111,7 @@ func (c *Conn) seats(ep provider.Endpoint) {
 
 // started ends the negotiation, during which mu is held.
 func (c *Conn) started() {
+	c.core.ticks = true
 	c.core.poll()
 	c.unlock()
 }
@@ -257,6 +258,9 @@ func (c *Conn) write(p []byte) (int, error) {
 	if len(p) == 0 && !c.closed.Load() {
 		return 0, c.core.writeNothing()
 	}
+	if len(p) > smallWrite {
+		c.core.endFlow()
+	}
 	n, rdma := 0, true
 	for n < len(p) {
 		if c.closed.Load() {
@@ -290,6 +294,7 @@ func (c *Conn) write(p []byte) (int, error) {
 				return n, err
 			}
 			if n == len(p) {
+				c.keepFlow()
 				return n, nil
 			}
 		} else if c.core.writeOver() {
@@ -376,6 +381,9 @@ func (c *Conn) revoke(w *waiter, over func() bool) {
 // sleep waits until there may be something to do for w, or fails because of Close or the deadline. It needs mu,
 // which it gives up meanwhile.
 func (c *Conn) sleep(w *waiter, d *deadline) error {
+	if w == &c.rd {
+		c.core.endFlow() // what comes may be the answer to what was written
+	}
 	if !c.core.calm { // as settle, but for the arming, which is still to come
 		c.finalize()
 		c.signal()
@@ -447,7 +455,7 @@ func (c *Conn) arm() bool {
 	if !c.core.calm && c.core.late != nil {
 		c.later() // there may be nothing whose completion would say that there is room
 	}
-	if c.rd.parked() || c.wr.parked() || len(c.core.held) > 0 ||
+	if c.rd.parked() || c.wr.parked() || len(c.core.held) > 0 && !c.core.flow ||
 		!c.core.calm && (c.core.closing || c.core.done || c.core.shut() || c.core.pending()) {
 		mode = provider.WakeAny
 	}

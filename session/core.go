@@ -47,6 +47,9 @@ type core struct {
 	scratch    [headerSize + offerSize]byte // header of the message being sent
 	held       []byte                       // small writes gathered for one message
 	small      bool                         // writes are small, and may be gathered
+	flow       bool                         // small writes follow each other fast, and are gathered, see flow.go
+	ticks      bool                         // somebody calls tick: there may be a flow
+	flown      uint64                       // bytes written when tick was called last
 	inFlight   int                          // sends posted from the region, not completed
 	buffer     uint8                        // state of a Buffer that is sent as a message
 	late       *provider.Send               // a message that the provider had no room for; usually nil

@@ -18,6 +18,9 @@ func (c *core) writeCalm(p []byte) bool {
 	if len(p) == 0 || len(p) > smallWrite || c.threshold > 0 && len(p) >= c.threshold {
 		return false
 	}
+	if c.flow {
+		return c.gather(p)
+	}
 	if len(c.held) > 0 {
 		n := len(c.held) + len(p)
 		if n > cap(c.held) || n > c.gatherLimit() || c.poll() > 0 {

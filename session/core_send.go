@@ -55,7 +55,7 @@ func (c *core) post(k kind, flags uint8, arg uint64, fixed int, body []byte, sol
 		c.peerWant = false
 	}
 	c.win.use()
-	if c.small && c.win.short() {
+	if c.small && !c.flow && c.win.short() {
 		h.flags |= flagWant
 		c.win.wanted = true
 	}
@@ -149,6 +149,10 @@ func (c *core) write(p []byte) (int, error) {
 		return 0, c.writeEnd()
 	}
 	c.small = len(p) <= smallWrite
+	c.beginFlow()
+	if c.flow && c.gather(p) {
+		return len(p), nil
+	}
 	n := 0
 	for n < len(p) {
 		rest := p[n:]
@@ -345,7 +349,7 @@ func (c *core) pump() {
 	c.pumpInbound()
 	c.pumpOutbound()
 	c.tellBlocked()
-	if len(c.held) > 0 && !(c.win.short() && c.win.wanted) {
+	if len(c.held) > 0 && !c.flow && !(c.win.short() && c.win.wanted) {
 		c.flushHeld()
 	}
 	if c.finWanted && len(c.held) > 0 {

@@ -24,6 +24,7 @@ func Over(c *Conn) bool {
 const (
 	RevokeTimeout = revokeTimeout
 	CloseTimeout  = closeTimeout
+	FlowTick      = flowTick
 	FlushTimeout  = flushTimeout
 	ShrinkAfter   = shrinkAfter
 )

@@ -10,23 +10,24 @@ import (
 // with Conn.mu held.
 type timers struct {
 	soon      *time.Timer // progress after a moment
-	soonSet   bool
-	soonReads uint32      // Conn.reads when it was set
 	stuck     *time.Timer // tells the peer that a Write waits
-	stuckSet  bool
 	linger    *time.Timer // end of a closed connection
 	lingerEnd time.Time   // when that is
 	lingered  uint64      // messages received when the peer was last asked whether it is there; 0: it was not
 	keep      *time.Timer
 	keepAlive keepAlive
+	flow      *time.Timer // ends the gathering of small writes
 	shrink    *time.Timer
-	shrinkSet bool
 	quiet     uint64 // messages received when shrink was started
+
+	soonReads uint32 // Conn.reads when soon was set
+
+	soonSet, stuckSet, flowSet, shrinkSet bool
 }
 
 // stop stops all, at the end of the connection.
 func (t *timers) stop() {
-	for _, t := range []*time.Timer{t.soon, t.stuck, t.linger, t.keep, t.shrink} {
+	for _, t := range []*time.Timer{t.soon, t.stuck, t.linger, t.keep, t.flow, t.shrink} {
 		if t != nil {
 			t.Stop()
 		}
