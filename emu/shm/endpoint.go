@@ -313,6 +313,9 @@ func (e *endpoint) emit(k kind, arg uint8, n int, flag uint64, urgent bool) {
 		e.l.post(e.id) // the device works for it, whether or not anybody sleeps
 		return
 	}
+	if e.early {
+		return // the peer waits for evAccepted, which rings
+	}
 	// The event is stored before the peer's arming is loaded; the peer arms before it looks for events.
 	w := e.out.arm.Load()
 	mode := provider.Wake(w &^ seated)
@@ -356,7 +359,7 @@ func (e *endpoint) lockDrained() {
 func (e *endpoint) drain() {
 	e.behind = false
 	for range slots {
-		if e.over || e.out.events == nil { // nothing is taken, or answered, before the peer has accepted
+		if e.over {
 			return
 		}
 		w := e.in.events[e.head%slots].Load()
@@ -379,6 +382,9 @@ func (e *endpoint) drain() {
 func (e *endpoint) event(w uint64) bool {
 	k, arg, n := unpackEvent(w)
 	urgent := w&solicited != 0
+	if e.l.dials && !e.accepted && k != evAccepted { // to answer there is no inbox
+		return false
+	}
 	switch k {
 	case evMessage:
 		if e.recvs.n == 0 {
@@ -413,6 +419,8 @@ func (e *endpoint) event(w uint64) bool {
 		return arg < maxRDMAs && e.serve(arg)
 	case evAnswer:
 		return arg < maxRDMAs && e.reqs != nil && e.answered(arg, n)
+	case evAccepted:
+		return e.l.dials && !e.accepted && e.head == 0 && e.welcomed(ptr(n)*grain)
 	case evFin:
 		e.end(causeOf(provider.Status(n)))
 		e.gone = true

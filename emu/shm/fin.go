@@ -13,8 +13,7 @@ import (
 // not has ended too, or looks sooner or later: it is marked, and finds the event when its dispatcher is rung the next time. So the
 // second of the two ends wakes nobody. Should nothing ring meanwhile, the reaper looks.
 //
-// Before a request is answered the dialer knows no inbox, and says it over the socket; the listening side's word comes then
-// after its answer, and is looked at after that.
+// Before its request is accepted the dialer knows no inbox, and says it over the socket.
 
 // reapTime is how long an end may wait to be looked at.
 const reapTime = 100 * time.Millisecond
@@ -27,18 +26,14 @@ func (e *endpoint) tell(cause provider.Status) {
 		return
 	case e.out.events == nil:
 		e.l.sendFin(e.id, cause)
+		e.replied(cause)
 	default:
 		e.in.arm.Store(0) // the peer's end need not wake us
 		published()
 		e.out.events[e.events%slots].Swap(packEvent(evFin, 0, int(cause), 0, e.events)) // see words
 		e.events++
-		switch w := e.out.arm.Load(); {
-		case w == 0 || !e.out.arm.CompareAndSwap(w, 0):
+		if !e.rouseArmed() {
 			e.l.peerHdr.mark(e.id)
-		case w&seated != 0:
-			ring(e.l.seat.peer)
-		default:
-			e.l.post(e.id)
 		}
 	}
 	e.seek()
@@ -47,9 +42,23 @@ func (e *endpoint) tell(cause provider.Status) {
 	}
 }
 
+// rouseArmed rings a peer that is armed, however it is. Called with mu held.
+func (e *endpoint) rouseArmed() bool {
+	w := e.out.arm.Load()
+	if w == 0 || !e.out.arm.CompareAndSwap(w, 0) {
+		return false
+	}
+	if w&seated != 0 {
+		ring(e.l.seat.peer)
+	} else {
+		e.l.post(e.id)
+	}
+	return true
+}
+
 // seek looks for the peer's end, behind what it had sent before it knew of ours. Called with mu held.
 func (e *endpoint) seek() {
-	if !e.over || e.gone || e.l.dials && !e.accepted {
+	if !e.over || e.gone {
 		return
 	}
 	for i := range uint32(slots) {

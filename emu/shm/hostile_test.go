@@ -306,7 +306,6 @@ func TestNonsensePackets(t *testing.T) {
 		"short":             {1},
 		"random":            []byte("GET / HTTP/1.1\r\n\r\n"),
 		"too long":          make([]byte, maxControl+1),
-		"accepted":          (&control{kind: ctlAccepted}).append(nil),
 		"refused":           (&control{kind: ctlRefused}).append(nil),
 		"segment without":   (&control{kind: ctlSegment, seg: 1, size: 4096}).append(nil),
 		"absurd connection": (&control{kind: ctlFin, conn: maxConns}).append(nil),
@@ -451,7 +450,7 @@ func TestLimits(t *testing.T) {
 
 func FuzzControl(f *testing.F) {
 	for _, c := range []control{
-		{kind: ctlSegment, seg: 1, size: 4096}, {kind: ctlAccepted, inbox: 64}, {kind: ctlRefused, reason: []byte("no")},
+		{kind: ctlSegment, seg: 1, size: 4096}, {kind: ctlRefused, reason: []byte("no")},
 		{kind: ctlFin, conn: 5},
 		{kind: ctlRequest, local: netip.MustParseAddrPort("127.0.0.1:5"), remote: netip.MustParseAddrPort("[fe80::1%lo]:6")},
 		{kind: ctlRequest, local: netip.MustParseAddrPort("127.0.0.1:5"), remote: netip.MustParseAddrPort("127.0.0.1:6"), first: []byte("hello")},

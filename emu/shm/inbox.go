@@ -97,12 +97,13 @@ func unpackDesc(w uint64) (p ptr, size int) {
 type kind uint8
 
 const (
-	evMessage kind = iota + 1 // message of that length for the next receive
-	evHeld                    // the same, but it lies in the inbox
-	evTooLong                 // the next receive is too short for a message
-	evRequest                 // the entry of the table with that index
-	evAnswer                  // to the request with that index; the length is the status
-	evFin                     // the last one: the sender touches nothing of the connection any more; the length is the cause
+	evMessage  kind = iota + 1 // message of that length for the next receive
+	evHeld                     // the same, but it lies in the inbox
+	evTooLong                  // the next receive is too short for a message
+	evRequest                  // the entry of the table with that index
+	evAnswer                   // to the request with that index; the length is the status
+	evAccepted                 // the first one to the dialer: the place of the sender's inbox, in units of grain
+	evFin                      // the last one: the sender touches nothing of the connection any more; the length is the cause
 )
 
 const solicited = 1 << 48

@@ -54,6 +54,7 @@ type link struct {
 	dead  bool
 	idle  *time.Timer
 
+	dialing score       // of looking for an answer, guarded by spinning.busy
 	ending  []*endpoint // over, but not gone
 	reaper  *time.Timer // runs while there are some
 	calls   []*Request  // to be handed over; these two are guarded by rx
@@ -247,12 +248,12 @@ func (l *link) handle(b []byte, files []int) error {
 	switch c.kind {
 	case ctlRequest:
 		return l.requested(&c)
-	case ctlAccepted, ctlRefused:
+	case ctlRefused:
 		e := l.lookup(c.conn)
 		if e == nil || !l.dials {
 			return errWire
 		}
-		return e.reply(&c)
+		return e.refused(&c)
 	}
 	// The end of a connection, or of a request.
 	l.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -317,6 +318,14 @@ func (l *link) dial(ctx context.Context, local, remote netip.AddrPort, begin fun
 	e.first = nil
 	l.sendControl(c)
 	e.mu.Unlock()
+	if !e.glance() {
+		e.mu.Lock()
+		if e.in.arm != nil {
+			e.in.arm.Swap(uint64(provider.WakeAny)) // see words
+		}
+		e.mu.Unlock()
+		e.look()
+	}
 	select {
 	case err = <-e.answer:
 		if err == nil {
@@ -344,36 +353,54 @@ func (e *endpoint) replied(err error) {
 	}
 }
 
-// reply acts on the answer to the request of e. An error ends the link.
-func (e *endpoint) reply(c *control) error {
+// welcomed notes that the peer has accepted, and where its inbox is. Called with mu held.
+func (e *endpoint) welcomed(place ptr) bool {
+	b, ok := at(*e.l.peerSegs.Load(), place, inboxSize)
+	if !ok {
+		e.behind = true // perhaps
+		return true
+	}
+	e.accepted = true
+	e.out = view(b)
+	e.in.arm.Store(0) // was for this
+	e.replied(nil)
+	return true
+}
+
+// look reports whether the peer has accepted, or the dial is over.
+func (e *endpoint) look() bool {
+	e.lockDrained()
+	defer e.mu.Unlock()
+	return e.accepted || e.over
+}
+
+// glance looks for the answer for a moment, under the rules for spinning, by yielding.
+func (e *endpoint) glance() bool {
+	if runtime.GOMAXPROCS(0) < 2 || !spinning.busy.CompareAndSwap(false, true) {
+		return false
+	}
+	defer spinning.busy.Store(false)
+	return e.yield(&e.l.dialing, e.look)
+}
+
+// refused acts on the refusal of the request of e. An error ends the link.
+func (e *endpoint) refused(c *control) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.accepted {
 		return errWire
 	}
 	e.accepted = true
-	defer e.seek()
-	if c.kind == ctlRefused {
-		st := c.status
-		switch st {
-		case provider.StatusRefused, provider.StatusNoListener, provider.StatusAddrInUse, provider.StatusNoMemory,
-			provider.StatusLimit:
-		default:
-			st = provider.StatusLink
-		}
-		e.replied(&provider.Error{Status: st, Reason: append([]byte(nil), c.reason...)})
-		// There is no connection, and the peer expects no word of its end.
-		e.over, e.gone = true, true
-		e.retire()
-		return nil
+	st := c.status
+	switch st {
+	case provider.StatusRefused, provider.StatusNoListener, provider.StatusAddrInUse, provider.StatusNoMemory,
+		provider.StatusLimit:
+	default:
+		st = provider.StatusLink
 	}
-	b, ok := at(*e.l.peerSegs.Load(), c.inbox, inboxSize)
-	if !ok {
-		return errWire
-	}
-	if !e.over {
-		e.out = view(b)
-		e.replied(nil)
-	}
+	e.replied(&provider.Error{Status: st, Reason: append([]byte(nil), c.reason...)})
+	// There is no connection, and the peer expects no word of its end.
+	e.over, e.gone = true, true
+	e.retire()
 	return nil
 }

@@ -115,6 +115,7 @@ func (r *Request) AcceptEarly(ctx context.Context, begin func(provider.Endpoint)
 		return nil, r.l.node.failure("accept", provider.StatusOf(err), err)
 	}
 	e.id, e.out = r.id, r.inbox
+	e.events = 1 // after evAccepted
 	if r.first != nil {
 		e.started, e.held, e.heldUrg = true, r.first, true
 	}
@@ -140,7 +141,9 @@ func (r *Request) AcceptEarly(ctx context.Context, begin func(provider.Endpoint)
 	}
 	l.mu.Unlock()
 	if ok {
-		l.sendControl(control{kind: ctlAccepted, conn: r.id, inbox: e.inBlk.at})
+		published()
+		e.out.events[0].Swap(packEvent(evAccepted, 0, int(e.inBlk.at/grain), solicited, 0)) // see words
+		e.rouseArmed()
 	}
 	e.early = !ok // then the peer has not heard of it, and will not
 	e.mu.Unlock()

@@ -93,17 +93,17 @@ func (e *endpoint) Spin() (ready bool) {
 		}
 		e.pausing.note(false)
 	}
-	return e.yield()
+	return e.yield(&e.yielding, e.ready)
 }
 
 // yield is the second part of Spin. What it takes of the core is the yields, not the time in which others run meanwhile.
-func (e *endpoint) yield() bool {
+func (e *endpoint) yield(s *score, ready func() bool) bool {
 	now := time.Since(epoch)
-	if int64(now) < spinning.guard.Load() || !e.yielding.worth() {
-		return e.ready()
+	if int64(now) < spinning.guard.Load() || !s.worth() {
+		return ready()
 	}
 	limit := yields
-	if e.yielding.missed {
+	if s.missed {
 		limit = probeYields
 	}
 	for range limit {
@@ -114,15 +114,15 @@ func (e *endpoint) yield() bool {
 		if long {
 			guard(now)
 		}
-		if e.ready() {
-			e.yielding.note(true)
+		if ready() {
+			s.note(true)
 			return true
 		}
 		if long {
 			return false
 		}
 	}
-	e.yielding.note(false)
+	s.note(false)
 	return false
 }
 

@@ -83,11 +83,10 @@ func parseGreeting(b []byte, opening bool) (g greeting, err error) {
 type ctlKind uint8
 
 const (
-	ctlSegment  ctlKind = iota + 1 // a segment of the sender's arena; with its descriptor
-	ctlRequest                     // a connection request
-	ctlAccepted                    // the answer to one
-	ctlRefused                     // likewise
-	ctlFin                         // the sender touches nothing of the connection any more
+	ctlSegment ctlKind = iota + 1 // a segment of the sender's arena; with its descriptor
+	ctlRequest                    // a connection request
+	ctlRefused                    // the answer to one; that it is accepted is an event
+	ctlFin                        // the sender touches nothing of the connection any more
 )
 
 // control is a message of a link.
@@ -118,8 +117,6 @@ func (c *control) append(b []byte) []byte {
 		if c.first != nil {
 			b = append(append(b, 1), c.first...)
 		}
-	case ctlAccepted:
-		b = binary.LittleEndian.AppendUint64(b, uint64(c.inbox))
 	case ctlRefused:
 		b = append(append(b, byte(c.status)), c.reason...)
 	case ctlFin:
@@ -137,7 +134,7 @@ func parseControl(b []byte) (c control, err error) {
 		return c, errWire
 	}
 	b = b[5:]
-	need := map[ctlKind]int{ctlSegment: 5, ctlRequest: 8, ctlAccepted: 8, ctlRefused: 1, ctlFin: 1}[c.kind]
+	need := map[ctlKind]int{ctlSegment: 5, ctlRequest: 8, ctlRefused: 1, ctlFin: 1}[c.kind]
 	if need == 0 || len(b) < need {
 		return c, errWire
 	}
@@ -157,8 +154,6 @@ func parseControl(b []byte) (c control, err error) {
 		if err == nil && (c.local.Port() == 0 || c.remote.Port() == 0) {
 			err = errWire
 		}
-	case ctlAccepted:
-		c.inbox = ptr(binary.LittleEndian.Uint64(b))
 	case ctlRefused:
 		c.status, c.reason = provider.Status(b[0]), b[1:min(len(b), 1+provider.MaxReject)]
 	case ctlFin:
