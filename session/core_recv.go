@@ -295,7 +295,7 @@ func (c *core) grow() {
 }
 
 // sustained is how many times its receive region a flow has to fill before it gets a larger one.
-const sustained = 8
+const sustained = 2
 
 // growAgain is how much a flow has to bring, at least, after growing has failed, until that is tried again.
 const growAgain = 1 << 20
