@@ -376,11 +376,19 @@ func (e *endpoint) look() bool {
 
 // glance looks for the answer for a moment, under the rules for spinning, by yielding.
 func (e *endpoint) glance() bool {
-	if runtime.GOMAXPROCS(0) < 2 || !spinning.busy.CompareAndSwap(false, true) {
+	procs := runtime.GOMAXPROCS(0)
+	if procs < 2 || !spinning.busy.CompareAndSwap(false, true) {
 		return false
 	}
 	defer spinning.busy.Store(false)
-	return e.yield(&e.l.dialing, e.look)
+	if !e.yield(&e.l.dialing, e.look) {
+		return false
+	}
+	// Nobody else spins, and it pays off: so will it for what the dialer waits for next.
+	spinning.procs.Store(int32(procs))
+	spinning.last.Store(e)
+	spinning.run.Store(soloWaits)
+	return true
 }
 
 // refused acts on the refusal of the request of e. An error ends the link.
