@@ -5,7 +5,7 @@ import "sansock/provider"
 const (
 	// copyUnderLock is the longest message that is copied with the receiver's lock held: up to there the copy is
 	// cheaper than taking the lock again.
-	copyUnderLock = 9 << 10
+	copyUnderLock = 17 << 10
 
 	// An RDMA transfer is copied in pieces, and between them it is seen whether it is still allowed. Copies of 1 MiB and
 	// more bypass the caches: that is twice as fast for memory which is not in them, and much slower for what

@@ -389,21 +389,32 @@ func TestPing(t *testing.T) {
 
 func TestGrow(t *testing.T) {
 	d := newDuo(t, fakeAttr(), fakeAttr())
-	want := stream(0, 0, 100<<10)
-	var got []byte
-	for rest := want; len(got) < len(want); {
-		rest = rest[d.write(0, rest):]
-		d.settle()
-		got = append(got, d.read(1, 1<<20)...)
-		d.settle()
+	pos := 0
+	flow := func(n int) {
+		want := stream(0, pos, n)
+		var got []byte
+		for rest := want; len(got) < len(want); {
+			rest = rest[d.write(0, rest):]
+			d.settle()
+			got = append(got, d.read(1, 1<<20)...)
+			d.settle()
+		}
+		assert.True(t, bytes.Equal(want, got))
+		pos += n
 	}
-	assert.True(t, bytes.Equal(want, got))
 	c := d.c[1]
-	assert.Equal(t, 1, c.level)
-	assert.Equal(t, busyBuffer, d.c[0].win.size())
-	assert.False(t, c.recv[1-c.cur].live(), "the small region is gone")
-	assert.Equal(t, 1, d.w.ends[1].leaks(), "one region")
-	assert.Equal(t, 0, d.c[0].level, "the other direction stays small")
+	for i, size := range []int{smallBuffer, busyBuffer} {
+		flow(10_000) // the first message that is cut in two asks for more
+		if i > 0 {
+			assert.Equal(t, 1, c.level, "little flows")
+			flow(2 * sustained * smallReceives * smallBuffer)
+		}
+		assert.Equal(t, i+1, c.level)
+		assert.Equal(t, size, d.c[0].win.size())
+		assert.False(t, c.recv[1-c.cur].live(), "the old region is gone")
+		assert.Equal(t, 1, d.w.ends[1].leaks(), "one region")
+		assert.Equal(t, 0, d.c[0].level, "the other direction stays small")
+	}
 	d.finish()
 }
 
@@ -511,7 +522,7 @@ func TestGrowLater(t *testing.T) {
 
 // Half of the receives of the new region cannot be posted: there is no way back.
 func TestGrowPostFails(t *testing.T) {
-	for _, n := range []int{1, 2, 10} {
+	for _, n := range []int{1, 2, smallReceives} {
 		d := newDuo(t, fakeAttr(), fakeAttr())
 		d.w.faults = nth("post-recv", n, provider.StatusQueueFull)
 		d.c[1].grow()
@@ -579,7 +590,7 @@ func TestSendRegionGrowsUnderLoad(t *testing.T) {
 		d.w.ends[1].deliver()
 		c.poll()
 	}
-	assert.Equal(t, 1, d.c[1].level)
+	assert.Equal(t, len(d.c[1].levels)-1, d.c[1].level)
 	assert.Equal(t, a.MaxMessage, c.send.size)
 	d.settle()
 	d.read(1, 1<<20)

@@ -10,10 +10,12 @@ const (
 	minSends    = 2                        // fewest sends from a region: one is kept for control messages
 	maxBuffer   = 1 << 20                  // largest
 
-	idleReceives = 8
-	busyReceives = 16
-	largeBuffer  = 64<<10 + headerSize
-	busyBuffer   = 8<<10 + headerSize // a write of 8 KiB is one message
+	idleReceives  = 8
+	smallReceives = 8
+	busyReceives  = 16
+	smallBuffer   = 2<<10 + headerSize // requests and answers of many protocols are one message
+	busyBuffer    = 16<<10 + headerSize
+	largeBuffer   = 64<<10 + headerSize
 )
 
 // level is a size of the receive region.
@@ -22,9 +24,14 @@ type level struct{ count, size int }
 // levels returns the sizes that a receive region takes on this endpoint, smallest first.
 func levels(a provider.Attributes) []level {
 	idle := level{min(idleReceives, max(minReceives, a.MaxRecvs/2)), minBuffer}
-	busy := level{min(busyReceives, a.MaxRecvs-idle.count), min(busyBuffer, a.MaxMessage)}
-	l := append(make([]level, 0, 4), idle)
-	if busy.count < minReceives || busy.size <= idle.size {
+	small := level{min(smallReceives, a.MaxRecvs-idle.count), min(smallBuffer, a.MaxMessage)}
+	l := append(make([]level, 0, 5), idle)
+	if small.count < minReceives || small.size <= idle.size {
+		return l
+	}
+	l = append(l, small)
+	busy := level{min(busyReceives, a.MaxRecvs-small.count), min(busyBuffer, a.MaxMessage)}
+	if busy.size < 2*small.size {
 		return l
 	}
 	l = append(l, busy)
