@@ -60,7 +60,8 @@ type link struct {
 	calls   []*Request  // to be handed over; these two are guarded by rx
 	calling bool
 
-	batch []*endpoint // the dispatcher's
+	batch     []*endpoint // these two are the dispatcher's
+	lingering score
 
 	rung chan struct{} // closed when the dispatcher has ended
 	done chan struct{} // closed when all is over
@@ -422,7 +423,9 @@ func (l *link) dispatch() {
 		for {
 			l.hdr.sleeps.Store(0)
 			if l.scan() {
-				idle = 0
+				if idle = 0; l.linger() {
+					continue
+				}
 			} else if idle++; idle > 100*maxFalseRings {
 				l.abort() // a peer that rings for nothing
 				return true

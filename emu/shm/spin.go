@@ -20,7 +20,7 @@ const (
 	pauseBatch  = 4
 	probeEvery  = 32 // waits after which a part that did not pay off gets another chance
 	scoreLimit  = 8
-	yields      = 32                     // of some 600 ns, if nobody else wants the core
+	yields      = 100                    // of some 600 ns if nobody else wants the core: what it takes to be woken on another one
 	probeYields = 200                    // after a miss: longer than it takes to wake a peer, which then is found spinning
 	yieldGuard  = 500 * time.Microsecond // a yield that takes longer has given the core to somebody who computes
 	guardFirst  = time.Millisecond
@@ -123,6 +123,37 @@ func (e *endpoint) yield(s *score, ready func() bool) bool {
 		}
 	}
 	s.note(false)
+	return false
+}
+
+// linger is what the dispatcher does before it sleeps, where many wait: it yields, first to those whom it has woken, then to the
+// peer, and reports whether there is more to attend to. Meanwhile nobody rings. It is the one spinner of the process then.
+func (l *link) linger() bool {
+	if runtime.GOMAXPROCS(0) < 2 || !l.lingering.worth() || !spinning.busy.CompareAndSwap(false, true) {
+		return false
+	}
+	defer spinning.busy.Store(false)
+	limit := yields
+	if l.lingering.missed {
+		limit = probeYields
+	}
+	for range limit {
+		runtime.Gosched()
+		if l.hdr.any() {
+			l.lingering.note(true)
+			return true
+		}
+		before := time.Since(epoch)
+		if int64(before) < spinning.guard.Load() {
+			return false
+		}
+		unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		if now := time.Since(epoch); now-before > yieldGuard {
+			guard(now)
+			return l.hdr.any()
+		}
+	}
+	l.lingering.note(false)
 	return false
 }
 

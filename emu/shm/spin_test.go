@@ -3,6 +3,8 @@
 package shm
 
 import (
+	"math"
+	"runtime"
 	"testing"
 	"time"
 
@@ -32,4 +34,51 @@ func TestGuard(t *testing.T) {
 	now += guardMemory*guardLast + 1
 	guard(now)
 	assert.Equal(t, now+guardFirst, time.Duration(spinning.guard.Load()))
+}
+
+// testLink is a link as far as linger looks at it.
+func testLink() *link { return &link{hdr: viewHeader(make([]byte, headerBytes))} }
+
+func TestLinger(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	until := spinning.guard.Swap(0)
+	defer spinning.guard.Store(until)
+
+	l := testLink()
+	l.hdr.post(3)
+	assert.True(t, l.linger(), "there is something already")
+	assert.False(t, l.lingering.missed)
+
+	// Where nothing comes, it ends, and soon is not tried any more but now and then.
+	l = testLink()
+	tried := 0
+	for range 2 * probeEvery {
+		spinning.guard.Store(0)
+		before := l.lingering
+		assert.False(t, l.linger())
+		if l.lingering.n != before.n || l.lingering.missed != before.missed || l.lingering.misses == before.misses {
+			tried++
+		}
+	}
+	assert.LessOrEqual(t, tried, 4)
+
+	l = testLink()
+	spinning.busy.Store(true)
+	l.hdr.post(3)
+	assert.False(t, l.linger(), "somebody else spins")
+	assert.True(t, spinning.busy.Load())
+	spinning.busy.Store(false)
+
+	runtime.GOMAXPROCS(1)
+	assert.False(t, l.linger(), "there is one processor")
+	runtime.GOMAXPROCS(2)
+	assert.True(t, l.linger())
+
+	l = testLink()
+	l.hdr.post(3)
+	spinning.guard.Store(math.MaxInt64)
+	assert.True(t, l.linger(), "what is there is seen without a yield")
+	l = testLink()
+	assert.False(t, l.linger())
+	assert.False(t, l.lingering.missed, "nothing was tried")
 }
