@@ -31,6 +31,7 @@ type Node struct {
 
 	mu     sync.Mutex // innermost
 	out    map[[idLen]byte]*outgoing
+	asking map[netip.AddrPort]*outgoing // rendezvous that somebody asks for their process
 	met    map[netip.AddrPort]meeting
 	links  map[*link]struct{}
 	binds  map[netip.AddrPort]*Rendezvous
@@ -65,7 +66,7 @@ func Open(c Config) *Node {
 	}
 	n := &Node{
 		Config: c, connMemory: c.ConnMemory, done: make(chan struct{}),
-		out: make(map[[idLen]byte]*outgoing), met: make(map[netip.AddrPort]meeting), links: make(map[*link]struct{}),
+		out: make(map[[idLen]byte]*outgoing), asking: make(map[netip.AddrPort]*outgoing), met: make(map[netip.AddrPort]meeting), links: make(map[*link]struct{}),
 		binds: make(map[netip.AddrPort]*Rendezvous),
 		flows: [2]map[flow]struct{}{make(map[flow]struct{}), make(map[flow]struct{})},
 	}
@@ -119,6 +120,14 @@ func (n *Node) add(l *link) bool {
 	}
 	n.links[l] = struct{}{}
 	return true
+}
+
+// has reports whether a link is not ending.
+func (n *Node) has(l *link) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, ok := n.links[l]
+	return ok
 }
 
 // unlink removes a link that is ending: it is not dialed over any more.
@@ -289,8 +298,14 @@ func (n *Node) dialError(ctx context.Context, err error) error {
 // dial makes a connection over the link. After an error, entered says that the connection existed for a moment, and that
 // its end sees to the flow.
 func (l *link) dial(ctx context.Context, local, remote netip.AddrPort, begin func(provider.Endpoint) error) (e *endpoint, entered bool, err error) {
-	if l.backlog() > maxBacklog {
-		return nil, false, provider.StatusLimit
+	if short := l.backlog(); short != nil { // many dial at once, or the peer does not move
+		select {
+		case <-short:
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		case <-l.node.done:
+			return nil, false, provider.StatusClosed
+		}
 	}
 	e, err = newEndpoint(l, local, remote)
 	if err == provider.StatusDisconnected {
@@ -339,9 +354,6 @@ func (l *link) dial(ctx context.Context, local, remote netip.AddrPort, begin fun
 	e.Close()
 	return nil, true, err
 }
-
-// maxBacklog is how many packets may wait for a peer before it is not dialed any more.
-const maxBacklog = 256
 
 // replied ends the dial of e, if it waits, with an error.
 func (e *endpoint) replied(err error) {

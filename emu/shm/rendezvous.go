@@ -262,8 +262,43 @@ func candidates(a netip.AddrPort) []netip.AddrPort {
 	return append(c, netip.AddrPortFrom(netip.IPv6Unspecified(), port))
 }
 
-// linkTo returns the link to the process that listens at a, and makes it if there is none.
+// linkTo returns the link to the process that listens at a, and makes it if there is none. One asks there for all who want to
+// know at a time: many would push each other out of the handshakes that the other side has under way.
 func (n *Node) linkTo(ctx context.Context, a netip.AddrPort) (*link, error) {
+	for {
+		n.mu.Lock()
+		o := n.asking[a]
+		if o == nil {
+			break
+		}
+		n.mu.Unlock()
+		select {
+		case <-o.ready:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-n.done:
+			return nil, provider.StatusClosed
+		}
+		if o.err != nil || o.l != nil && n.has(o.l) {
+			return o.l, o.err
+		}
+	}
+	o := &outgoing{ready: make(chan struct{})}
+	n.asking[a] = o
+	n.mu.Unlock()
+	l, err := n.ask(ctx, a)
+	if ctx.Err() == nil { // else it was given up, and another one asks
+		o.l, o.err = l, err
+	}
+	n.mu.Lock()
+	delete(n.asking, a)
+	n.mu.Unlock()
+	close(o.ready)
+	return l, err
+}
+
+// ask is linkTo without regard for others that ask.
+func (n *Node) ask(ctx context.Context, a netip.AddrPort) (*link, error) {
 	if n.closed.Load() {
 		return nil, provider.StatusClosed
 	}

@@ -16,8 +16,9 @@ type socket struct {
 	conn *net.UnixConn
 	fd   int
 
-	tx      sync.Mutex // innermost of all
-	queue   [][]byte   // what the socket had no room for; the goroutine of flush sees to it
+	tx      sync.Mutex    // innermost of all
+	queue   [][]byte      // what the socket had no room for; the goroutine of flush sees to it
+	short   chan struct{} // closed when the queue is short again, or the socket is; nil: nobody waits for that
 	txEnded bool
 
 	rx      sync.Mutex // outermost: above the endpoints'
@@ -57,20 +58,48 @@ func (s *socket) send(b []byte) {
 	s.queue = append(s.queue, b)
 }
 
-// backlog is how many packets wait.
-func (s *socket) backlog() int {
+// maxBacklog is how many packets may wait for the peer before nothing new is begun.
+const maxBacklog = 256
+
+// backlog returns nil if few packets wait, and otherwise what is closed as soon as that is so, or the socket is closed.
+func (s *socket) backlog() <-chan struct{} {
 	s.tx.Lock()
 	defer s.tx.Unlock()
-	return len(s.queue)
+	if len(s.queue) <= maxBacklog || s.txEnded {
+		return nil
+	}
+	if s.short == nil {
+		s.short = make(chan struct{})
+	}
+	return s.short
 }
 
-// sendFile sends a packet with a descriptor at once, or fails.
+// relieve lets those go on that wait for the backlog to be short. It needs tx.
+func (s *socket) relieve() {
+	if s.short != nil {
+		close(s.short)
+		s.short = nil
+	}
+}
+
+// sendFile sends a packet with a descriptor at once, or fails. Where many other packets wait it finds room that these do not get.
 func (s *socket) sendFile(b []byte, fd int) error {
 	s.tx.Lock()
 	defer s.tx.Unlock()
 	if s.txEnded {
 		return io.ErrClosedPipe
 	}
+	err := s.now(b, fd)
+	if err != unix.EAGAIN {
+		return err
+	}
+	size, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
+	if err != nil {
+		return unix.EAGAIN
+	}
+	// The kernel takes the double of what is set, so this doubles the room, and puts it right again.
+	unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, size)
+	defer unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, size/2)
 	return s.now(b, fd)
 }
 
@@ -100,7 +129,9 @@ func (s *socket) flush() {
 				unix.Shutdown(s.fd, unix.SHUT_RDWR)
 				return true
 			}
-			s.queue = s.queue[1:]
+			if s.queue = s.queue[1:]; len(s.queue) <= maxBacklog {
+				s.relieve()
+			}
 		}
 		s.queue = nil
 		return true
@@ -123,6 +154,7 @@ func (s *socket) close() {
 	s.rx.Unlock()
 	s.tx.Lock()
 	s.txEnded = true
+	s.relieve()
 	s.tx.Unlock()
 	s.conn.Close()
 }
