@@ -23,17 +23,13 @@ type attempt struct {
 	reached func()
 }
 
-// atOnce is how soon an answer comes that is not worth avoiding.
-const atOnce = 20 * time.Millisecond
-
 // failure is the error of an attempt.
 type failure struct {
 	err   error // what failed
 	final error // if not nil, what TCP would fail with too, as net would have it
 
-	// cheap tells that the SAN said at once that nothing listens there, or that there is too much to do just now. That may
-	// change at any moment, and asking again costs little.
-	cheap bool
+	// lesson is that of the attempt: the weightiest where several providers have failed.
+	lesson lesson
 }
 
 func (f *failure) Error() string { return f.err.Error() }
@@ -59,14 +55,14 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 		if f == nil {
 			return Result{Session: s, Route: Route{Path: PathSAN, Provider: w.provider.Name(), Reason: ReasonSAN}}, nil
 		}
-		f.cheap = f.cheap && time.Since(start) < atOnce
+		f.lesson = lessonOf(f.err, time.Since(start))
 		if f.final != nil || ctx.Err() != nil {
 			return Result{}, f
 		}
 		if first == nil {
 			first = f
 		}
-		first.cheap = first.cheap && f.cheap
+		first.lesson = max(first.lesson, f.lesson)
 	}
 	return Result{}, first
 }
@@ -86,8 +82,6 @@ func (a *attempt) connect(ctx context.Context, w way) (*session.Conn, *failure) 
 			// TCP does not know of it, and the peer would have two connections of the same address.
 			f.final = os.NewSyscallError("bind", syscall.EADDRINUSE)
 		}
-		why := reasonOf(err)
-		f.cheap = why == ReasonNoListener || why == ReasonOtherUser || peerReasonOf(err) == ReasonBusy
 		return nil, f
 	}
 	if a.reached != nil {

@@ -86,7 +86,7 @@ func (s *Switch) dialTCP(ctx context.Context, d *net.Dialer, network, address st
 }
 
 // judge turns the outcome of a race into that of Dial. It remembers that the SAN has failed where TCP has
-// not.
+// not, if that says something about the next dial.
 func (s *Switch) judge(network string, d *net.Dialer, dst destination, began time.Time, res Result, sanErr, err error) (Result, error) {
 	var f *failure
 	errors.As(sanErr, &f)
@@ -104,8 +104,8 @@ func (s *Switch) judge(network string, d *net.Dialer, dst destination, began tim
 		return res, nil
 	}
 	res.Route.Reason, res.Route.Peer, res.Route.Err = reasonOf(f.err), peerReasonOf(f.err), f.err
-	if !f.cheap && f.final == nil {
-		s.negatives.add(dst.addr, f.err)
+	if f.lesson == lessonAvoid && f.final == nil {
+		s.negatives.add(dst.addr, f.err, began)
 	}
 	return res, nil
 }

@@ -350,6 +350,7 @@ func TestDialAddressesOfProvider(t *testing.T) {
 func TestDialSeveralProviders(t *testing.T) {
 	first, second := newFaulty(t, emu.Config{Name: "first"}), newFaulty(t, emu.Config{Name: "second"})
 	s := newSwitch(t, Config{HeadStart: patient}, first, second)
+	s.negatives.first = s.negatives.ttl // however slow this machine is
 	l := listen(t, s, "tcp", "127.0.0.1:0")
 	r := dial(t, s, "tcp", l.Addr().String())
 	assert.Equal(t, "first", r.Route.Provider)

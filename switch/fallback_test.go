@@ -201,6 +201,7 @@ func TestListenerSurvivesBadDialers(t *testing.T) {
 func TestFailureIsRemembered(t *testing.T) {
 	f := newFaulty(t, emu.Config{})
 	s := newSwitch(t, Config{HeadStart: patient}, f)
+	s.negatives.first = s.negatives.ttl // however slow this machine is
 	l, other := listen(t, s, "tcp", "127.0.0.1:0"), listen(t, s, "tcp", "127.0.0.1:0")
 	failDial(provider.StatusLink)(f)
 	assertTCP(t, dial(t, s, "tcp", l.Addr().String()), ReasonLink)
@@ -218,10 +219,24 @@ func TestFailureIsRemembered(t *testing.T) {
 	assertSAN(t, dial(t, s, "tcp", l.Addr().String()))
 }
 
+// A shortage of this host concerns the dial that meets with it, and no other.
+func TestShortageIsNotRemembered(t *testing.T) {
+	for _, status := range []provider.Status{provider.StatusLimit, provider.StatusNoMemory, provider.StatusQueueFull} {
+		f := newFaulty(t, emu.Config{})
+		s := newSwitch(t, Config{HeadStart: patient}, f)
+		l := listen(t, s, "tcp", "127.0.0.1:0")
+		failDial(status)(f)
+		assertTCP(t, dial(t, s, "tcp", l.Addr().String()), ReasonMemory)
+		f.dial = nil
+		assertSAN(t, dial(t, s, "tcp", l.Addr().String()))
+	}
+}
+
 // A SAN that is slower than TCP again and again does not cost every dial its head start.
 func TestLostRaceIsRemembered(t *testing.T) {
 	f := newFaulty(t, emu.Config{})
 	s := newSwitch(t, Config{HeadStart: time.Millisecond}, f)
+	s.negatives.first = s.negatives.ttl // however slow this machine is
 	l := listen(t, s, "tcp", "127.0.0.1:0")
 	f.dial = func(ctx context.Context, _, _ netip.AddrPort) (provider.Endpoint, error) {
 		<-ctx.Done()

@@ -12,82 +12,100 @@ const maxNegatives = 1024
 
 // negatives remembers the destinations that could not be reached over a SAN, and why.
 type negatives struct {
-	ttl time.Duration
+	first, ttl time.Duration // the first pause, and the longest
 
 	mu sync.Mutex
 	m  map[netip.AddrPort]negative
 }
 
+// negative is what is remembered of a destination.
 type negative struct {
 	err   error
-	until time.Time
-	late  int       // lost races, as long as they are too few to tell; err is nil
-	lost  time.Time // when the last of them was
+	last  time.Time     // when the last failure, or lost race, was noted
+	pause time.Duration // for how long from then on the SAN is avoided; 0: not at all yet
+	late  int           // how many races in a row were lost
 }
 
+// firstPause is how long a first failure keeps dials off the SAN. Most pass quickly, as that of a peer which starts anew, or
+// of a host that was busy; what does not pass is tried less and less often.
+const firstPause = time.Second
+
 // lateLimit is how many races in a row the SAN has to lose until that is remembered. One says little where both ends are
-// on a host that is busy, and keeping connections off the SAN costs more than another head start. Races that were run
-// together, as a client does that opens many connections at a time, count as one.
+// on a host that is busy, and keeping connections off the SAN costs more than another head start.
 const lateLimit = 3
 
 func newNegatives(ttl time.Duration) *negatives {
-	return &negatives{ttl: ttl, m: make(map[netip.AddrPort]negative)}
+	return &negatives{first: firstPause, ttl: ttl, m: make(map[netip.AddrPort]negative)}
 }
 
-// get returns why dst could not be reached, nil if nothing is remembered.
+// get returns why dst is to be avoided, nil if it is not.
 func (n *negatives) get(dst netip.AddrPort) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	neg, ok := n.m[dst]
-	if ok && !time.Now().Before(neg.until) {
-		delete(n.m, dst)
-		return nil
+	if neg, ok := n.m[dst]; ok && time.Since(neg.last) < neg.pause {
+		return neg.err
 	}
-	return neg.err
+	return nil
 }
 
-// add remembers that dst could not be reached because of err.
-func (n *negatives) add(dst netip.AddrPort, err error) {
-	n.update(dst, func(negative, time.Time) negative { return negative{err: err} })
+// add remembers that dst could not be reached because of err, by a dial that began at began.
+func (n *negatives) add(dst netip.AddrPort, err error, began time.Time) {
+	n.note(dst, began, func(neg *negative, together bool) bool {
+		if together && neg.pause > 0 {
+			return false
+		}
+		neg.err, neg.late = err, 0
+		n.lengthen(neg)
+		return true
+	})
 }
 
 // late notes that the SAN has lost a race to dst that began at began, and remembers err once that has become a habit.
 func (n *negatives) late(dst netip.AddrPort, err error, began time.Time) {
-	n.update(dst, func(before negative, now time.Time) negative {
-		late := 1
-		if now.Before(before.until) {
-			if before.late == 0 {
-				return before // a failure, which another dial has seen meanwhile, tells more
-			}
-			late = before.late
-			if began.After(before.lost) {
-				late++
-			}
+	n.note(dst, began, func(neg *negative, together bool) bool {
+		if together {
+			return false
 		}
-		if late < lateLimit {
-			err = nil
+		if neg.late++; neg.late < lateLimit {
+			neg.pause = 0
+			return true
 		}
-		return negative{err: err, late: late, lost: now}
+		neg.err = err
+		n.lengthen(neg)
+		return true
 	})
 }
 
-// update replaces what is remembered of dst. What has no end yet lasts for the usual time.
-func (n *negatives) update(dst netip.AddrPort, next func(before negative, now time.Time) negative) {
+// lengthen makes the pause that of one failure more in a row.
+func (n *negatives) lengthen(neg *negative) { neg.pause = min(max(2*neg.pause, n.first), n.ttl) }
+
+// note has change update what is remembered of dst, unless that reports false, after a dial that began at began. Dials that were
+// made together, as by a client that opens many connections at a time, count as one: together tells that the last one was
+// noted after this one began.
+func (n *negatives) note(dst netip.AddrPort, began time.Time, change func(neg *negative, together bool) bool) {
 	if n.ttl <= 0 {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := time.Now()
-	before, ok := n.m[dst]
+	neg, ok := n.m[dst]
+	if ok && n.stale(neg, now) {
+		neg = negative{}
+	}
+	if !change(&neg, !began.After(neg.last)) {
+		return
+	}
 	if !ok && len(n.m) >= maxNegatives {
 		n.shrink(now)
 	}
-	neg := next(before, now)
-	if neg.until.IsZero() {
-		neg.until = now.Add(n.ttl)
-	}
+	neg.last = now
 	n.m[dst] = neg
+}
+
+// stale reports whether nothing has been heard for so long that neg does not count any more.
+func (n *negatives) stale(neg negative, now time.Time) bool {
+	return now.Sub(neg.last) >= neg.pause+n.ttl
 }
 
 // won notes that the SAN was fast enough.
@@ -100,7 +118,7 @@ func (n *negatives) won(dst netip.AddrPort) {
 // shrink makes room for one. It needs to be called with locked mutex.
 func (n *negatives) shrink(now time.Time) {
 	for dst, neg := range n.m {
-		if !now.Before(neg.until) {
+		if n.stale(neg, now) {
 			delete(n.m, dst)
 		}
 	}

@@ -20,14 +20,44 @@ func TestNegativesExpire(t *testing.T) {
 		broken := errors.New("broken")
 		n := newNegatives(30 * time.Second)
 		assert.NoError(t, n.get(dst1))
-		n.add(dst1, broken)
+		n.add(dst1, broken, time.Now())
 		assert.Equal(t, broken, n.get(dst1))
 		assert.NoError(t, n.get(dst2), "another port")
-		time.Sleep(30*time.Second - 1)
+		time.Sleep(firstPause - 1)
 		assert.Equal(t, broken, n.get(dst1))
 		time.Sleep(time.Nanosecond)
 		assert.NoError(t, n.get(dst1))
+	})
+}
+
+// What has failed once is tried again soon, and what goes on failing is left alone for longer and longer.
+func TestNegativesLastLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		n := newNegatives(30 * time.Second)
+		pause := func(want time.Duration) {
+			t.Helper()
+			time.Sleep(time.Millisecond)
+			began := time.Now()
+			for range 10 { // together
+				time.Sleep(time.Microsecond)
+				n.add(dst1, broken, began)
+			}
+			time.Sleep(want - 10*time.Microsecond)
+			assert.Equal(t, broken, n.get(dst1))
+			time.Sleep(10 * time.Microsecond)
+			assert.NoError(t, n.get(dst1))
+		}
+		for _, want := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
+			pause(want * time.Second)
+		}
+		n.won(dst1)
 		assert.Empty(t, n.m)
+		pause(time.Second)
+		time.Sleep(30*time.Second - time.Millisecond)
+		pause(time.Second) // the last one is long ago
+		n.ttl = time.Millisecond
+		pause(time.Millisecond)
 	})
 }
 
@@ -39,22 +69,22 @@ func TestNegativesAreBounded(t *testing.T) {
 			return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 80)
 		}
 		for i := range maxNegatives {
-			n.add(dst(i), broken)
+			n.add(dst(i), broken, time.Now())
 			if i == maxNegatives/2 {
 				time.Sleep(30 * time.Second)
 			}
 		}
 		assert.Len(t, n.m, maxNegatives)
-		n.add(dst(0), broken)
+		n.add(dst(0), broken, time.Now())
 		assert.Len(t, n.m, maxNegatives, "one that is known needs no room")
-		n.add(dst(maxNegatives), broken)
+		n.add(dst(maxNegatives), broken, time.Now())
 		assert.Len(t, n.m, maxNegatives)
 		assert.Equal(t, broken, n.get(dst(maxNegatives)))
-		time.Sleep(30 * time.Second)
-		n.add(dst(maxNegatives+1), broken)
+		time.Sleep(30*time.Second + firstPause)
+		n.add(dst(maxNegatives+1), broken, time.Now())
 		assert.LessOrEqual(t, len(n.m), maxNegatives/2+2, "those past their time go first")
 		for i := range 3 * maxNegatives {
-			n.add(dst(5000+i), broken)
+			n.add(dst(5000+i), broken, time.Now())
 		}
 		assert.Len(t, n.m, maxNegatives)
 	})
@@ -62,7 +92,7 @@ func TestNegativesAreBounded(t *testing.T) {
 
 func TestNegativesOff(t *testing.T) {
 	n := newNegatives(-1)
-	n.add(dst1, errors.New("broken"))
+	n.add(dst1, errors.New("broken"), time.Now())
 	assert.NoError(t, n.get(dst1))
 }
 
@@ -123,7 +153,7 @@ func TestLateForgetsNoFailure(t *testing.T) {
 		broken := errors.New("broken")
 		n := newNegatives(time.Minute)
 		began := time.Now()
-		n.add(dst1, broken)
+		n.add(dst1, broken, time.Now())
 		n.late(dst1, errLate, began)
 		assert.Equal(t, broken, n.get(dst1))
 		time.Sleep(time.Minute)

@@ -40,8 +40,9 @@ type Config struct {
 	// it does not wait.
 	HeadStart time.Duration
 
-	// NegativeTTL is how long Dial goes without the SAN to a destination that it could not reach over
-	// it. 0: DefaultNegativeTTL. Negative: failures are not remembered.
+	// NegativeTTL is how long at most Dial goes without the SAN to a destination that it could not reach over it: a second
+	// at first, twice as long after each further failure in a row. 0: DefaultNegativeTTL. Negative: failures are not
+	// remembered.
 	NegativeTTL time.Duration
 }
 

@@ -1,0 +1,49 @@
+package sanswitch
+
+import (
+	"errors"
+	"time"
+
+	"sansock/provider"
+)
+
+// lesson is what the failure of an attempt says about the next one to the same destination, the least first.
+type lesson uint8
+
+const (
+	// lessonNone: it was a matter of this host, or of this attempt, and says nothing about the destination.
+	lessonNone lesson = iota
+
+	// lessonAsk: the peer, or its host, has said no, and may say otherwise at any moment. Asking again costs little where the
+	// answer comes at once.
+	lessonAsk
+
+	// lessonAvoid: the SAN does not work to there, or not now.
+	lessonAvoid
+)
+
+// atOnce is how soon an answer comes that is not worth avoiding.
+const atOnce = 20 * time.Millisecond
+
+// lessonOf returns the lesson of err, which an attempt came to after it had taken so long.
+func lessonOf(err error, took time.Duration) lesson {
+	l := lessonAvoid
+	switch reasonOf(err) {
+	case ReasonMemory, ReasonLocalAddr, ReasonCanceled:
+		return lessonNone
+	case ReasonNoListener, ReasonOtherUser:
+		l = lessonAsk
+	case ReasonPeerDeclined:
+		if why := peerReasonOf(err); why == ReasonBusy || why == ReasonMemory {
+			l = lessonAsk
+		}
+	case ReasonProviderFailed:
+		if errors.Is(err, provider.StatusBusy) || errors.Is(err, provider.StatusClosed) {
+			return lessonNone
+		}
+	}
+	if l == lessonAsk && took >= atOnce {
+		return lessonAvoid
+	}
+	return l
+}
