@@ -11,7 +11,7 @@ import (
 type lesson uint8
 
 const (
-	// lessonNone: it was a matter of this host, or of this attempt, and says nothing about the destination.
+	// lessonNone: it was a matter of this host, of this attempt, or of a crowd at the peer, and passes.
 	lessonNone lesson = iota
 
 	// lessonAsk: the peer, or its host, has said no, and may say otherwise at any moment. Asking again costs little where the
@@ -34,7 +34,10 @@ func lessonOf(err error, took time.Duration) lesson {
 	case ReasonNoListener, ReasonOtherUser:
 		l = lessonAsk
 	case ReasonPeerDeclined:
-		if why := peerReasonOf(err); why == ReasonBusy || why == ReasonMemory {
+		switch peerReasonOf(err) {
+		case ReasonBusy: // however long that took: one of a crowd does not get an answer at once
+			return lessonNone
+		case ReasonMemory:
 			l = lessonAsk
 		}
 	case ReasonProviderFailed:

@@ -55,9 +55,9 @@ func TestLessonOfOthers(t *testing.T) {
 		err  error
 		want lesson
 	}{
-		{rejected(rejectBusy), lessonAsk},
+		{rejected(rejectBusy), lessonNone},
 		{rejected(rejectFamily), lessonAvoid},
-		{&session.RefusedError{Code: session.RefusedBusy}, lessonAsk},
+		{&session.RefusedError{Code: session.RefusedBusy}, lessonNone},
 		{&session.RefusedError{Code: session.RefusedMemory}, lessonAsk},
 		{&session.RefusedError{Code: session.RefusedVersion}, lessonAvoid},
 		{session.ErrMemory, lessonNone},
