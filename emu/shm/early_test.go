@@ -285,6 +285,9 @@ func TestFinUnseen(t *testing.T) {
 	require.NoError(t, err)
 	(<-accepted).Close()
 	e.Close()
+	if e.Poll(c[:]) > 0 { // the dispatcher has seen the peer's end before ours
+		require.Equal(t, provider.OpDisconnect, c[0].Op)
+	}
 	require.Zero(t, e.Poll(c[:]), "who has closed hears nothing of the peer's end")
 	quiet(t, from)
 }
