@@ -76,7 +76,7 @@ type endpoint struct {
 
 	wake     func()
 	pausing  score // these two belong to the one who spins
-	yielding score
+	yielding pace
 	roused   atomic.Bool // by Interrupt
 	rise     func(uintptr) bool
 	seen     uint32  // events taken when risen was called last

@@ -54,14 +54,14 @@ type link struct {
 	dead  bool
 	idle  *time.Timer
 
-	dialing score       // of looking for an answer, guarded by spinning.busy
+	dialing pace        // of looking for an answer, guarded by spinning.busy
 	ending  []*endpoint // over, but not gone
 	reaper  *time.Timer // runs while there are some
 	calls   []*Request  // to be handed over; these two are guarded by rx
 	calling bool
 
 	batch     []*endpoint // these two are the dispatcher's
-	lingering score
+	lingering pace
 
 	rung chan struct{} // closed when the dispatcher has ended
 	done chan struct{} // closed when all is over

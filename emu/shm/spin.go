@@ -22,8 +22,10 @@ const (
 	scoreLimit  = 8
 	yields      = 100                    // of some 600 ns if nobody else wants the core: what it takes to be woken on another one
 	probeYields = 200                    // after a miss: longer than it takes to wake a peer, which then is found spinning
+	lending     = time.Microsecond       // a yield that takes longer has let somebody else run
+	lendings    = 3                      // of these in one wait are enough: more cost as much as to be woken on the same core
 	yieldGuard  = 500 * time.Microsecond // a yield that takes longer has given the core to somebody who computes
-	guardFirst  = time.Millisecond
+	guardFirst  = 4 * time.Millisecond   // no yields for so long then
 	guardLast   = time.Second
 	guardMemory = 8  // a guard is longer than the last one within so many times that
 	procsEvery  = 16 // waits after which GOMAXPROCS is looked at again
@@ -35,8 +37,6 @@ var spinning struct {
 	last  atomic.Pointer[endpoint]
 	run   atomic.Uint32 // waits of last in a row
 	procs atomic.Int32
-	guard atomic.Int64 // no yields before then
-	pause atomic.Int64 // how long the last guard was
 }
 
 var epoch = time.Now()
@@ -63,6 +63,22 @@ func (s *score) note(hit bool) {
 	} else {
 		s.n = max(s.n-3, -1)
 	}
+}
+
+// pace is how yields have paid off, for an endpoint or the dispatcher of a link. Whoever yields has spinning.busy, which guards it.
+type pace struct {
+	score
+	until, pause time.Duration // no yields before until; how long that was
+}
+
+// long takes notice of a yield that took long. It stops yields for a while, which gets longer if that happens again and again, and
+// then they have to pay off once before they are the rule again.
+func (p *pace) long(now time.Duration) {
+	length := guardFirst
+	if now-p.until < guardMemory*p.pause {
+		length = min(2*p.pause, guardLast)
+	}
+	p.until, p.pause, p.n = now+length, length, -1
 }
 
 // Spin implements provider.Spinner.
@@ -97,32 +113,35 @@ func (e *endpoint) Spin() (ready bool) {
 }
 
 // yield is the second part of Spin. What it takes of the core is the yields, not the time in which others run meanwhile.
-func (e *endpoint) yield(s *score, ready func() bool) bool {
+func (e *endpoint) yield(p *pace, ready func() bool) bool {
 	now := time.Since(epoch)
-	if int64(now) < spinning.guard.Load() || !s.worth() {
+	if now < p.until || !p.worth() {
 		return ready()
 	}
 	limit := yields
-	if s.missed {
+	if p.missed {
 		limit = probeYields
 	}
+	lent := 0
 	for range limit {
 		unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		before := now
 		now = time.Since(epoch)
-		long := now-before > yieldGuard
-		if long {
-			guard(now)
+		if now-before > yieldGuard {
+			p.long(now)
+			return ready()
 		}
 		if ready() {
-			s.note(true)
+			p.note(true)
 			return true
 		}
-		if long {
-			return false
+		if now-before > lending {
+			if lent++; lent == lendings {
+				break
+			}
 		}
 	}
-	s.note(false)
+	p.note(false)
 	return false
 }
 
@@ -144,27 +163,17 @@ func (l *link) linger() bool {
 			return true
 		}
 		before := time.Since(epoch)
-		if int64(before) < spinning.guard.Load() {
+		if before < l.lingering.until {
 			return false
 		}
 		unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		if now := time.Since(epoch); now-before > yieldGuard {
-			guard(now)
+			l.lingering.long(now)
 			return l.hdr.any()
 		}
 	}
 	l.lingering.note(false)
 	return false
-}
-
-// guard stops yields for a while, which gets longer if that happens again and again.
-func guard(now time.Duration) {
-	length := int64(guardFirst)
-	if last := spinning.guard.Load(); int64(now)-last < guardMemory*spinning.pause.Load() {
-		length = min(2*spinning.pause.Load(), int64(guardLast))
-	}
-	spinning.pause.Store(length)
-	spinning.guard.Store(int64(now) + length)
 }
 
 // ready reports whether there is something to poll.

@@ -13,27 +13,21 @@ import (
 
 // Where yields give the core to somebody who computes, they are tried more and more rarely; after quiet times as often as
 // at first.
-func TestGuard(t *testing.T) {
-	until, length := spinning.guard.Load(), spinning.pause.Load()
-	defer func() {
-		spinning.guard.Store(until)
-		spinning.pause.Store(length)
-	}()
-	spinning.guard.Store(0)
-	spinning.pause.Store(0)
+func TestLongYields(t *testing.T) {
+	var p pace
 	now := time.Hour
 	for want := guardFirst; ; want *= 2 {
-		guard(now)
+		p.long(now)
 		want = min(want, guardLast)
-		assert.Equal(t, now+want, time.Duration(spinning.guard.Load()))
+		assert.Equal(t, now+want, p.until)
 		now += want + 4*time.Millisecond // what a yield takes then
 		if want == guardLast {
 			break
 		}
 	}
 	now += guardMemory*guardLast + 1
-	guard(now)
-	assert.Equal(t, now+guardFirst, time.Duration(spinning.guard.Load()))
+	p.long(now)
+	assert.Equal(t, now+guardFirst, p.until)
 }
 
 // testLink is a link as far as linger looks at it.
@@ -41,9 +35,6 @@ func testLink() *link { return &link{hdr: viewHeader(make([]byte, headerBytes))}
 
 func TestLinger(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	until := spinning.guard.Swap(0)
-	defer spinning.guard.Store(until)
-
 	l := testLink()
 	l.hdr.post(3)
 	assert.True(t, l.linger(), "there is something already")
@@ -53,10 +44,10 @@ func TestLinger(t *testing.T) {
 	l = testLink()
 	tried := 0
 	for range 2 * probeEvery {
-		spinning.guard.Store(0)
-		before := l.lingering
+		l.lingering.until = 0
+		before := l.lingering.score
 		assert.False(t, l.linger())
-		if l.lingering.n != before.n || l.lingering.missed != before.missed || l.lingering.misses == before.misses {
+		if s := l.lingering.score; s.n != before.n || s.missed != before.missed || s.misses == before.misses {
 			tried++
 		}
 	}
@@ -76,9 +67,10 @@ func TestLinger(t *testing.T) {
 
 	l = testLink()
 	l.hdr.post(3)
-	spinning.guard.Store(math.MaxInt64)
+	l.lingering.until = math.MaxInt64
 	assert.True(t, l.linger(), "what is there is seen without a yield")
 	l = testLink()
+	l.lingering.until = math.MaxInt64
 	assert.False(t, l.linger())
 	assert.False(t, l.lingering.missed, "nothing was tried")
 }
