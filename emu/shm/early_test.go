@@ -291,3 +291,108 @@ func TestFinUnseen(t *testing.T) {
 	require.Zero(t, e.Poll(c[:]), "who has closed hears nothing of the peer's end")
 	quiet(t, from)
 }
+
+// A dialer that dies while its request is being accepted takes the shared memory away only when nobody uses it any more.
+func TestDialerDiesBeforeAcceptance(t *testing.T) {
+	for name, fin := range map[string]bool{"lost": false, "given up, then lost": true} {
+		t.Run(name, func(t *testing.T) {
+			requests := make(chan *Request, 1)
+			from, at := bindTo(t, func(r *Request) error {
+				requests <- r
+				return nil
+			})
+			dialed := make(chan error, 1)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			go func() {
+				_, err := from.DialEarly(ctx, at, at, func(e provider.Endpoint) error { return say(e, "hello") })
+				dialed <- err
+			}()
+			r := <-requests
+			_, err := r.AcceptEarly(context.Background(), func(e provider.Endpoint) error {
+				in, err := postOne(e)
+				require.NoError(t, err)
+				require.Equal(t, "hello", hears(t, e, in))
+				if fin {
+					cancel()
+					require.Error(t, <-dialed)
+					require.Eventually(t, func() bool {
+						r.l.mu.Lock()
+						defer r.l.mu.Unlock()
+						return r.l.asked[r.id] == nil
+					}, 10*time.Second, time.Millisecond)
+				}
+				r.l.abort()
+				<-r.l.done
+				assert.Equal(t, provider.StatusDisconnected, say(e, "welcome"))
+				return nil
+			})
+			require.Equal(t, provider.StatusDisconnected, provider.StatusOf(err))
+			cancel()
+			if !fin {
+				require.Error(t, <-dialed)
+			}
+			require.Empty(t, r.l.node.flows[side(false)])
+		})
+	}
+}
+
+// A peer that writes where it expects the next dialer's inbox, before it can know of it, ends that dial, which leaves nothing.
+func TestInboxForeseen(t *testing.T) {
+	for name, events := range map[string][]uint64{
+		"an acceptance": {packEvent(evAccepted, 0, 1, solicited, 0), packEvent(evFin, 0, 0, 0, 1)},
+		"an end":        {packEvent(evFin, 0, 0, 0, 0)},
+		"nonsense":      {packEvent(evMessage, 0, 5, 0, 0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, at := bindTo(t, func(r *Request) error { return nil }) // never answers
+			_, err := from.DialEarly(context.Background(), at, at, func(e provider.Endpoint) error {
+				for i, w := range events {
+					e.(*endpoint).in.events[i].Store(w)
+				}
+				var c [1]provider.Completion
+				e.Poll(c[:])
+				return nil
+			})
+			require.Error(t, err)
+			quiet(t, from)
+		})
+	}
+}
+
+// Who armed before the acceptance is woken by what comes after it.
+func TestArmedBeforeAcceptance(t *testing.T) {
+	from, at := bindTo(t, func(r *Request) error {
+		e, err := r.Accept(context.Background())
+		if err == nil {
+			t.Cleanup(func() { e.Close() })
+		}
+		return err
+	})
+	ep, err := from.Dial(context.Background(), at, at)
+	require.NoError(t, err)
+	defer ep.Close()
+	e := ep.(*endpoint)
+	require.False(t, e.Arm(provider.WakeAny))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := e.out
+	e.accepted = false
+	require.True(t, e.welcomed(0)) // by who looks for it, before the peer rings, which it then does not
+	require.Equal(t, e.arming(), e.in.arm.Load())
+	e.out = out
+}
+
+// After the request nothing is taken that would have to travel with it.
+func TestNothingBetweenRequestAndAcceptance(t *testing.T) {
+	var dialing provider.Endpoint
+	from, at := bindTo(t, func(r *Request) error {
+		assert.Equal(t, provider.StatusNotReady, say(dialing, "too late"))
+		return provider.StatusRefused
+	})
+	_, err := from.DialEarly(context.Background(), at, at, func(e provider.Endpoint) error {
+		dialing = e
+		return nil
+	})
+	require.Equal(t, provider.StatusRefused, provider.StatusOf(err))
+}

@@ -80,6 +80,7 @@ type endpoint struct {
 	roused   atomic.Bool // by Interrupt
 	rise     func(uintptr) bool
 	seen     uint32  // events taken when risen was called last
+	attended uint32  // events taken when attend was called last
 	stale    []block // to be given back when the peer is gone
 	answer   chan error
 	first    []byte // the message that travels with the request
@@ -289,7 +290,7 @@ func (e *endpoint) sendUnposted(s *provider.Send, a, b []byte, flag uint64) erro
 // held.
 func (e *endpoint) sendEarly(s *provider.Send) error {
 	n := len(s.Inline[0]) + len(s.Inline[1])
-	if e.sent != 0 || !s.IsInline() || n > provider.MaxFirstMessage {
+	if !e.early || e.sent != 0 || !s.IsInline() || n > provider.MaxFirstMessage {
 		return provider.StatusNotReady
 	}
 	e.first = append(append(make([]byte, 0, n), s.Inline[0]...), s.Inline[1]...)
@@ -420,7 +421,7 @@ func (e *endpoint) event(w uint64) bool {
 	case evAnswer:
 		return arg < maxRDMAs && e.reqs != nil && e.answered(arg, n)
 	case evAccepted:
-		return e.l.dials && !e.accepted && e.head == 0 && e.welcomed(ptr(n)*grain)
+		return e.l.dials && !e.early && !e.accepted && e.head == 0 && e.welcomed(ptr(n)*grain)
 	case evFin:
 		e.end(causeOf(provider.Status(n)))
 		e.gone = true
@@ -592,8 +593,9 @@ func (e *endpoint) stuck() bool {
 }
 
 // attend is what the doorbell leads to: the device's own work, and a wake-up if that is due. Whatever the peer has
-// done with the word by which we are armed, ours is the one that counts.
-func (e *endpoint) attend() {
+// done with the word by which we are armed, ours is the one that counts. It reports whether anything has come since it was called
+// last, perhaps taken by others already: an honest peer marks a connection after an event.
+func (e *endpoint) attend() (news bool) {
 	e.lockDrained()
 	e.seek()
 	if e.armed != 0 && e.waiting(e.armed) {
@@ -602,7 +604,10 @@ func (e *endpoint) attend() {
 		e.in.arm.Swap(e.arming()) // see words
 		e.drain()
 	}
+	news = e.gone || e.head != e.attended
+	e.attended = e.head
 	e.mu.Unlock()
+	return news
 }
 
 // end ends the connection here, for a reason that the peer hears, too. From here on nothing shared is

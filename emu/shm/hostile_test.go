@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -405,6 +406,58 @@ func TestFlood(t *testing.T) {
 	close(stop)
 	<-done
 	e.Close()
+}
+
+// A peer that marks a connection again and again, without an event, is found out, rung for or not: else the dispatcher, which looks
+// for the next mark before it sleeps, would never sleep.
+func TestFalseMarks(t *testing.T) {
+	v, e, bad, h := target(t)
+	there := e.Endpoint.(*endpoint).l
+	there.arena.mu.Lock()
+	there.arena.live++ // its memory stays mapped, as in the peer's process
+	there.arena.mu.Unlock()
+	bell, err := unix.Dup(h.l.peerBell)
+	require.NoError(t, err)
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if there.hdr.post(bad.id) {
+					ring(bell)
+				}
+			}
+		}
+	}()
+	e.ends()
+	v.alive(t)
+	<-there.done // whatever is marked then
+	close(stop)
+	<-done
+	unix.Close(bell)
+	there.arena.mu.Lock()
+	there.arena.live--
+	there.arena.unmap()
+	there.arena.mu.Unlock()
+}
+
+// A peer that asks and asks, and takes no answer, does not have us keep more and more of these.
+func TestAnswersNotTaken(t *testing.T) {
+	v, e, _, _ := target(t)
+	l := e.Endpoint.(*endpoint).l
+	l.tx.Lock()
+	l.queue = slices.Repeat([][]byte{{99}}, maxQueue-10) // as if sent, but that takes longer
+	l.tx.Unlock()
+	for range 11 {
+		l.sendFin(0, provider.StatusOK)
+	}
+	e.ends()
+	<-l.done
+	v.alive(t)
 }
 
 // TestOtherUser meets a process that is not trusted, from both sides.

@@ -426,7 +426,7 @@ func (l *link) dispatch() {
 				if idle = 0; l.linger() {
 					continue
 				}
-			} else if idle++; idle > 100*maxFalseRings {
+			} else if idle++; idle > 10*maxFalseRings {
 				l.abort() // a peer that rings for nothing
 				return true
 			} else if idle > maxFalseRings {
@@ -440,10 +440,10 @@ func (l *link) dispatch() {
 	})
 }
 
-// maxFalseRings is how often the doorbell may ring in a row without anything there.
+// maxFalseRings is how often the doorbell may ring in a row, or connections be marked, without anything there.
 const maxFalseRings = 100
 
-// scan attends to the connections that are marked, and reports whether there were any.
+// scan attends to the connections that are marked, and reports whether there was anything to do.
 func (l *link) scan() (found bool) {
 	for i := range l.hdr.summary {
 		if l.hdr.summary[i].Load() == 0 {
@@ -452,8 +452,9 @@ func (l *link) scan() (found bool) {
 		for s := l.hdr.summary[i].Swap(0); s != 0; s &= s - 1 {
 			word := i*64 + bits.TrailingZeros64(s)
 			for _, e := range l.marked(word, l.hdr.pending[word].Swap(0)) {
-				found = true
-				e.attend()
+				if e.attend() {
+					found = true
+				}
 			}
 		}
 	}

@@ -320,6 +320,9 @@ func (l *link) dial(ctx context.Context, local, remote netip.AddrPort, begin fun
 		err = errLost
 	}
 	e.mu.Lock() // the answer waits until the question is complete
+	if err == nil && e.over {
+		err = provider.StatusLink // the peer has put nonsense where it did not know that there would be an inbox
+	}
 	if err == nil {
 		err = l.enter(e)
 	}
@@ -374,7 +377,7 @@ func (e *endpoint) welcomed(place ptr) bool {
 	}
 	e.accepted = true
 	e.out = view(b)
-	e.in.arm.Store(0) // was for this
+	e.in.arm.Swap(e.arming()) // what was there was for this; see words
 	e.replied(nil)
 	return true
 }

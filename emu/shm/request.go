@@ -20,6 +20,10 @@ type Request struct {
 	first         []byte // the dialer's first message, nil if it has not sent one
 	to            Acceptor
 	taken         atomic.Bool // by Accept, Reject, or the dialer's going
+
+	// begun is our end while AcceptEarly is under way, and the request among those asked: who takes the request away, or the link, has
+	// begun stop, as it uses the peer's memory. It is guarded by the link's mu.
+	begun *endpoint
 }
 
 // requested notes a request. An error ends the link. It needs rx.
@@ -79,9 +83,16 @@ func (l *link) call() {
 	}
 }
 
-// withdraw ends a request whose dialer has gone, and reports false if it has been taken.
+// withdraw ends a request that is not among those asked any more, as the dialer has gone. It reports false if the request has been
+// taken: who has taken it finds out.
 func (r *Request) withdraw() bool {
 	if r.taken.Swap(true) {
+		r.l.mu.Lock()
+		e := r.begun // not set any more
+		r.l.mu.Unlock()
+		if e != nil {
+			e.left(provider.StatusDisconnected)
+		}
 		return false
 	}
 	r.l.node.leave(flow{r.remote, r.local}, false)
@@ -120,16 +131,22 @@ func (r *Request) AcceptEarly(ctx context.Context, begin func(provider.Endpoint)
 		e.started, e.held, e.heldUrg = true, r.first, true
 	}
 	e.early = true
-	if begin != nil {
+	l := r.l
+	l.mu.Lock()
+	ok := l.asked[r.id] == r && !l.dead
+	if ok {
+		r.begun = e
+	}
+	l.mu.Unlock()
+	if ok && begin != nil {
 		if err := begin(e); err != nil {
 			e.Close()
 			r.refuse(provider.StatusLink, nil)
 			return nil, err
 		}
 	}
-	l := r.l
 	e.mu.Lock()
-	ok := !e.over // else what the peer has put into the shared memory was nonsense
+	ok = ok && !e.over // else the peer is gone, or what it has put into the shared memory was nonsense
 	l.mu.Lock()
 	if ok = ok && l.asked[r.id] == r && !l.dead; ok {
 		delete(l.asked, r.id)

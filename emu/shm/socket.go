@@ -55,8 +55,16 @@ func (s *socket) send(b []byte) {
 		}
 		go s.flush()
 	}
+	if len(s.queue) == maxQueue {
+		unix.Shutdown(s.fd, unix.SHUT_RDWR)
+		return
+	}
 	s.queue = append(s.queue, b)
 }
+
+// maxQueue is how many packets may wait for the peer at all. More than three there are not for any number of a connection, as that
+// is used again only after the peer has taken some: a peer that is behind by more asks for answers and does not take them.
+const maxQueue = 4 * maxConns
 
 // maxBacklog is how many packets may wait for the peer before nothing new is begun.
 const maxBacklog = 256
