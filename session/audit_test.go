@@ -11,6 +11,9 @@ import (
 func audit(w *fakeWire, ends [2]*modelEnd) error {
 	for i, r := range ends {
 		s := ends[1-i]
+		if err := sane(&r.core); err != nil {
+			return fmt.Errorf("end %d: %w", i, err)
+		}
 		if r.err != nil || s.err != nil || r.done || s.done {
 			continue
 		}

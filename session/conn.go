@@ -294,7 +294,6 @@ func (c *Conn) write(p []byte) (int, error) {
 				return n, err
 			}
 			if n == len(p) {
-				c.keepFlow()
 				return n, nil
 			}
 		} else if c.core.writeOver() {
@@ -384,7 +383,10 @@ func (c *Conn) sleep(w *waiter, d *deadline) error {
 	if w == &c.rd {
 		c.core.endFlow() // what comes may be the answer to what was written
 	}
-	if !c.core.calm { // as settle, but for the arming, which is still to come
+	// As settle, but for the arming, which is still to come.
+	if c.core.calm {
+		c.signal() // of what a Read has polled for a Write that sleeps
+	} else {
 		c.finalize()
 		c.signal()
 		c.core.calm = c.core.canCalm()
@@ -503,7 +505,9 @@ func (c *Conn) takeMissed() {
 	}
 }
 
-// unlockCalm ends a use that has left the core as calm as it was: the arming is still in force, and nobody has to be woken.
+// unlockCalm ends a use that has left the core as calm as it was: the arming is still in force, and nobody has to be woken. Of what
+// gather has polled, a Read that waits has been told by the provider, even if it still spins: sleep had ended the flow, and
+// the settle after which this one began has armed for it.
 func (c *Conn) unlockCalm() {
 	if !c.core.calm {
 		c.unlock()
@@ -567,6 +571,7 @@ func (c *Conn) watch() {
 		return
 	}
 	c.watchShrink()
+	c.keepFlow()
 	if !c.core.calm && !c.reading.taken && c.core.behind() {
 		c.later()
 	}

@@ -198,6 +198,7 @@ func (c *core) fail(err error, code uint64) {
 
 // abort drops the connection: what has not been sent is not, and the peer sees ECONNRESET.
 func (c *core) abort(code uint64) {
+	c.calm = false // also where a Read, or a completion, of a calm core comes here
 	if !c.aborting {
 		c.aborting, c.abortCode = true, code
 		c.done = c.done || c.muted // there is nobody to tell

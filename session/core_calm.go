@@ -61,7 +61,6 @@ func (c *core) completeCalm(p *provider.Completion) bool {
 		r.posted--
 		if credits := int(h >> 16 & 0xffff); credits > 0 {
 			if err := c.win.add(credits); err != nil {
-				c.calm = false
 				c.fail(err, abortProtocol)
 				return true
 			}

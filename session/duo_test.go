@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -330,6 +331,8 @@ func sane(c *core) error {
 		return fmt.Errorf("%v receive buffers are queued and %d lent, not %d, %d", held, c.lent, c.recv[0].held, c.recv[1].held)
 	case c.win.credits < 0 || c.owed < 0 || c.inFlight < 0 || c.out.pieces < 0:
 		return fmt.Errorf("credits %d owed %d in flight %d pieces %d", c.win.credits, c.owed, c.inFlight, c.out.pieces)
+	case c.calm && !c.canCalm():
+		return errors.New("calm, and must not be")
 	}
 	return nil
 }

@@ -3,8 +3,8 @@ package session
 import "time"
 
 // A flow is small writes that follow each other faster than the peer returns credits. They are gathered until there are enough
-// for a message that is worth its cost, or the writer does something else, or a moment has passed: then tick sends what there
-// is. So nobody asks the peer for credits, and is woken when they come, while the writer comes by all the time anyway.
+// for a message that is worth its cost, or the writer does something else. When it stops, tick sends what there is, the second
+// one at the latest. So nobody asks the peer for credits, and is woken when they come, while the writer comes by all the time anyway.
 const (
 	flowTick  = 200 * time.Microsecond
 	flowBytes = 16 << 10 // in one tick, or it is no flow
@@ -60,7 +60,8 @@ func (c *core) tick() bool {
 	return true
 }
 
-// keepFlow calls tick as long as there is a flow. It needs mu.
+// keepFlow has tick called as long as there is a flow: all that leave mu to others after a flow may have begun get here, as a
+// Write may leave gathered bytes also where it fails. It needs mu.
 func (c *Conn) keepFlow() {
 	t := &c.timers
 	if !c.core.flow || t.flowSet {

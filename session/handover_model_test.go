@@ -23,6 +23,7 @@ var fakeTicket = ticket{token: token{1, 2, 3}, addr: netip.MustParseAddrPort("10
 // find does what Conn does for a core that is to wait for a new end.
 func find(c *core) {
 	if s := c.susp; s != nil && !s.leaving && !s.over && !s.asked {
+		c.calm = false
 		s.asked, s.ticket = true, &fakeTicket
 		c.pump()
 	}
@@ -43,6 +44,7 @@ func runModelHandover(t testing.TB, a, b provider.Attributes, seed uint64, fault
 	ends := newModelEnds(t, w, seed, cfg)
 	w.faults = faults
 	r := fakeRand(seed + 3000)
+	ends[0].ticks, ends[1].ticks = r.IntN(4) > 0, r.IntN(4) > 0
 	step := func() {
 		ends[r.IntN(2)].step(w)
 		for _, e := range ends {
@@ -60,10 +62,12 @@ func runModelHandover(t testing.TB, a, b provider.Attributes, seed uint64, fault
 		}
 		i := r.IntN(2)
 		e := ends[i]
+		e.lock()
 		err := e.suspend()
 		for n := 0; err == ErrHandoverBusy; n++ { // the other end has thought better of it, which has not come here yet
 			require.Less(t, n, 100000)
 			step()
+			e.lock()
 			err = e.suspend()
 		}
 		require.NoError(t, err)
@@ -71,7 +75,9 @@ func runModelHandover(t testing.TB, a, b provider.Attributes, seed uint64, fault
 			for range r.IntN(10) {
 				step()
 			}
-			if o := ends[1-i]; o.suspend() == nil {
+			o := ends[1-i]
+			o.lock()
+			if o.suspend() == nil {
 				leaves := func(e *modelEnd) bool { return e.susp != nil && e.susp.leaving && !e.susp.over }
 				for n := 0; leaves(ends[0]) && leaves(ends[1]); n++ {
 					require.Less(t, n, 100000, "neither gives way")
@@ -94,6 +100,7 @@ func runModelHandover(t testing.TB, a, b provider.Attributes, seed uint64, fault
 			step()
 		}
 		if calledOff {
+			e.lock()
 			e.stay(s)
 			continue
 		}
@@ -159,7 +166,9 @@ func handOver(t testing.TB, w *fakeWire, ends *[2]*modelEnd, i int, cfg Config) 
 	require.NoError(t, n[i].begin())
 	negotiateModel(t, next, &n)
 	fresh[i].load(st)
+	ticks := e.ticks
 	e.core = *fresh[i]
+	e.ticks = ticks
 	o.rebound(fresh[1-i])
 	e.pump()
 	o.pump()

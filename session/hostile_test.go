@@ -46,6 +46,7 @@ func runHostile(t testing.TB, s script) {
 	p := newPuppet(t, a, h, Config{ReadBuffer: readBuffer, Provider: fakeProvider{}})
 	e := &modelEnd{core: *p.c, r: fakeRand(1)}
 	p.c = &e.core
+	e.ticks = first&32 != 0
 	// Memory of the peer's, with the handles 1 and 2, that descriptors can name.
 	for _, n := range []int{100, 100 << 10} {
 		_, err := p.ep.Expose(hostileMemory[:n], provider.RightRead|provider.RightWrite)
@@ -88,6 +89,7 @@ func runHostile(t testing.TB, s script) {
 		case 5:
 			e.stepWrite(1 + int(s.byte())<<(op>>4))
 		case 6:
+			e.lock()
 			switch op >> 3 % 8 {
 			case 0:
 				e.stepBackground()
@@ -114,6 +116,7 @@ func runHostile(t testing.TB, s script) {
 				}
 			}
 		case 7:
+			e.lock()
 			switch op >> 3 {
 			case 1:
 				if s.byte() == 1 { // the next operation fails
@@ -151,6 +154,8 @@ func runHostile(t testing.TB, s script) {
 				}
 			case 8:
 				find(p.c)
+			case 9:
+				e.tick()
 			default:
 				p.w.ends[0].deliver()
 			}
@@ -279,7 +284,7 @@ func hostileParts() [][]byte {
 		{7 | 6<<3}, {7 | 6<<3}, {7 | 7<<3}, {7 | 7<<3}, msg(header{kind: kindSuspended, arg: 1, credits: 1}, fakeTicket.append(nil)),
 		msg(header{kind: kindSuspended, arg: 1, credits: 1}), msg(header{kind: kindSuspended, arg: 2, credits: 1}, fakeTicket.append(nil)),
 		{7 | 4<<3}, {7 | 4<<3}, {7 | 5<<3, 3}, {7 | 5<<3, maxUrgent - 1},
-		{6 | 1<<3}, {6 | 2<<3}, {6 | 3<<3}, {6 | 6<<3}, {7 | 3<<3}, {7 | 3<<3},
+		{6 | 1<<3}, {6 | 2<<3}, {6 | 3<<3}, {6 | 6<<3}, {7 | 3<<3}, {7 | 3<<3}, {7 | 9<<3},
 	}
 	return parts
 }

@@ -41,6 +41,7 @@ func (e *faultEnd) closeEndpoint() {
 		return
 	}
 	e.epClosed = true
+	e.lock()
 	e.ep.Close()
 	e.ended, e.core.done = true, true
 	e.poll()
@@ -60,6 +61,7 @@ func (e *faultEnd) closeApp(drop bool) {
 	if e.epClosed {
 		return
 	}
+	e.lock()
 	if drop {
 		e.abort(abortReset)
 	} else {
@@ -96,6 +98,7 @@ func (e *faultEnd) rest() {
 	}
 	e.ep.deliver()
 	e.poll()
+	e.tick()
 }
 
 func TestModelFaults(t *testing.T) {
@@ -134,6 +137,7 @@ func runModelFaults(t testing.TB, seed uint64) {
 	var ends [2]*faultEnd
 	for i := range ends {
 		ends[i] = &faultEnd{modelEnd: two[i], ep: w.ends[i], patience: 20}
+		two[i].ticks = r.IntN(4) > 0
 	}
 	w.faults = faultPlan(r)
 
@@ -161,12 +165,14 @@ func runModelFaults(t testing.TB, seed uint64) {
 			e.closeApp(false)
 		case 2:
 			if !e.closed && !e.epClosed && !e.reset {
+				e.lock()
 				e.closeRead()
 				e.deafened = true
 			}
 		case 3:
 			if !e.fin && e.writing == nil {
 				e.fin = true
+				e.lock()
 				e.closeWrite()
 			}
 		case 4:
@@ -176,6 +182,7 @@ func runModelFaults(t testing.TB, seed uint64) {
 			}
 		case 5:
 			if !e.epClosed {
+				e.lock()
 				e.ping()
 			}
 		}
@@ -194,6 +201,7 @@ func runModelFaults(t testing.TB, seed uint64) {
 				e.stepWrite(0)
 				if e.writing == nil && !e.fin {
 					e.fin = true
+					e.lock()
 					e.closeWrite()
 				}
 				e.stepBackground()

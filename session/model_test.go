@@ -98,14 +98,19 @@ func negotiateModel(t testing.TB, w *fakeWire, n *[2]negotiation) {
 	require.True(t, n[0].done && n[1].done, "negotiation ends")
 }
 
-// becalm makes the core calm now and then, where it may be, as Conn.settle does.
-func (e *modelEnd) becalm() { e.calm = e.r.IntN(2) == 0 && e.canCalm() }
+// becalm makes the core calm now and then, where it may be, as Conn.settle does. It stays so until something ends that.
+func (e *modelEnd) becalm() {
+	if !e.calm && e.r.IntN(2) == 0 {
+		e.calm = e.canCalm()
+	}
+}
+
+// lock is Conn.lock. What is done without it, here as in Conn, finds out itself that it has ended the calm.
+func (e *modelEnd) lock() { e.calm = false }
 
 func (e *modelEnd) poll() int {
 	e.becalm()
-	n := e.core.poll()
-	e.calm = false
-	return n
+	return e.core.poll()
 }
 
 // check verifies received bytes.
@@ -132,13 +137,12 @@ func (e *modelEnd) stepWrite(n int) {
 		e.writing, e.noRDMA = make([]byte, n), false
 		fill(e.writing, e.dir, e.accepted)
 		e.becalm()
-		sent := e.calm && e.writeCalm(e.writing)
-		e.calm = false
-		if sent {
+		if e.calm && e.writeCalm(e.writing) {
 			e.wrote_(n)
 			return
 		}
 	}
+	e.lock()
 	if !e.noRDMA && e.useRDMA(len(e.writing)) {
 		if first, begun := e.offer(e.writing); begun {
 			e.offered, e.first = e.writing, first
@@ -169,6 +173,7 @@ func (e *modelEnd) wrote_(m int) {
 
 // stepOffer goes on with the offer under way.
 func (e *modelEnd) stepOffer() {
+	e.lock()
 	if op, ok := e.push(); ok {
 		e.pushPosted(e.ep.PostWrite(op))
 	}
@@ -187,6 +192,7 @@ func (e *modelEnd) stepOffer() {
 
 // giveUp cuts the write under way short, as a deadline does.
 func (e *modelEnd) giveUp() {
+	e.lock()
 	if e.offered != nil {
 		e.revokeOutbound()
 		return
@@ -211,7 +217,6 @@ func (e *modelEnd) stepRead(n int) {
 	p := e.buf[:n]
 	e.becalm()
 	m, err := e.core.read(p)
-	e.calm = false
 	e.check(p[:m])
 	switch {
 	case err == io.EOF:
@@ -230,11 +235,13 @@ func (e *modelEnd) stepRead(n int) {
 
 func (e *modelEnd) postPull(op provider.RDMA) {
 	if op.Local.Bytes != nil {
+		e.lock()
 		e.pullPosted(e.reader.PostRead(op))
 	}
 }
 
 func (e *modelEnd) stepBackground() {
+	e.lock()
 	if e.peerStuck || e.r.IntN(4) == 0 { // what is early is not wrong
 		e.spill()
 		e.pump()
@@ -247,6 +254,7 @@ func (e *modelEnd) stepBackground() {
 // look does what Conn does when something may have happened, or it is time to try again.
 func (e *modelEnd) look() {
 	if e.poll() == 0 && e.late != nil {
+		e.lock()
 		e.pump()
 	}
 }
@@ -267,7 +275,7 @@ func (e *modelEnd) size() int {
 }
 
 func (e *modelEnd) step(w *fakeWire) {
-	e.last = e.r.IntN(18)
+	e.last = e.r.IntN(19)
 	switch e.last {
 	case 0, 1, 2:
 		e.stepWrite(e.size())
@@ -283,6 +291,7 @@ func (e *modelEnd) step(w *fakeWire) {
 		}
 	case 10:
 		if e.r.IntN(20) == 0 {
+			e.lock()
 			e.shrink()
 		}
 	case 11:
@@ -293,6 +302,8 @@ func (e *modelEnd) step(w *fakeWire) {
 		e.stepUrgent()
 	case 17:
 		e.stepTakeUrgent()
+	case 18:
+		e.tick()
 	default:
 		for range e.r.IntN(6) {
 			w.ends[e.dir].deliver()
@@ -359,6 +370,7 @@ func runModel(t testing.TB, a, b provider.Attributes, seed uint64, faults func(s
 	ends := newModelEnds(t, w, seed, Config{ReadBuffer: 200 << 10})
 	w.faults = faults
 	r := fakeRand(seed + 1000)
+	ends[0].ticks, ends[1].ticks = r.IntN(4) > 0, r.IntN(4) > 0
 	for range 1500 {
 		ends[r.IntN(2)].step(w)
 		require.NoError(t, audit(w, ends), "seed %d", seed)
@@ -376,8 +388,10 @@ func endModel(t testing.TB, w *fakeWire, ends [2]*modelEnd, seed uint64) {
 			e.stepWrite(0)
 			if e.writing == nil && !e.fin {
 				e.fin = true
+				e.lock()
 				e.closeWrite()
 			}
+			e.tick()
 			e.stepBackground()
 			e.stepRead(50000)
 			e.stepTakeUrgent()
@@ -398,6 +412,7 @@ func endModel(t testing.TB, w *fakeWire, ends [2]*modelEnd, seed uint64) {
 		}
 		require.Equal(t, e.read, e.readPosition())
 		require.Equal(t, ends[1-i].urgents[0], e.urgents[1], "seed %d: urgent messages of end %d", seed, 1-i)
+		e.lock()
 		e.close()
 	}
 	for range 1000 {

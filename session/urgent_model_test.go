@@ -8,6 +8,7 @@ import (
 // stepUrgent sends an urgent message, if one can leave. It says its number, and between which places in the stream its mark
 // has to lie.
 func (e *modelEnd) stepUrgent() {
+	e.lock()
 	n := 24 + e.r.IntN(maxUrgent-24+1)
 	if e.fin || e.writeOver() || !e.canUrgent(n) {
 		return
@@ -22,6 +23,7 @@ func (e *modelEnd) stepUrgent() {
 
 // stepTakeUrgent takes an urgent message, if there is one, and checks it.
 func (e *modelEnd) stepTakeUrgent() {
+	e.lock()
 	m, ok, _ := e.takeUrgent()
 	if !ok || e.bad != "" {
 		return
