@@ -74,6 +74,8 @@ type endpoint struct {
 	sits    bool // has the link's seat
 	retired bool // what was shared has been given back
 
+	expected bool // the link counts it among those that the peer has yet to end; guarded by the link's mu
+
 	wake     func()
 	pausing  score // these two belong to the one who spins
 	yielding pace

@@ -15,8 +15,16 @@ import (
 //
 // Before its request is accepted the dialer knows no inbox, and says it over the socket.
 
-// reapTime is how long an end may wait to be looked at.
-const reapTime = 100 * time.Millisecond
+// A peer that is rung about an end answers, unless it is stopped, or hostile. A link that has only ends which wait for such a peer is
+// of no use to anybody, and is ended: what was sent is in the peer's memory.
+
+const (
+	// reapTime is how long an end may wait to be looked at.
+	reapTime = 100 * time.Millisecond
+
+	// patience is how long it may wait for a peer that was rung, if the link is of no other use.
+	patience = 2 * time.Second
+)
 
 // tell says that we have ended. Called with mu held.
 func (e *endpoint) tell(cause provider.Status) {
@@ -98,6 +106,8 @@ func (l *link) expect(e *endpoint) {
 	if l.dead {
 		return
 	}
+	e.expected = true
+	l.expected++
 	l.ending = append(l.ending, e)
 	if len(l.ending) > 1 {
 		return
@@ -116,14 +126,52 @@ func (l *link) reap() {
 	ending := l.ending
 	l.ending = nil
 	l.mu.Unlock()
+	var late *endpoint
 	for _, e := range ending {
 		e.mu.Lock()
 		if e.seek(); !e.gone {
 			e.in.arm.Swap(uint64(provider.WakeAny)) // see words
 			if e.seek(); !e.gone {
 				l.post(e.id)
+				late = e
 			}
 		}
 		e.mu.Unlock()
+	}
+	if late != nil {
+		l.await(late)
+	}
+}
+
+// await sees to it that the link does not wait for ever for the peer to end e, which has been rung for.
+func (l *link) await(e *endpoint) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dead || l.waits() {
+		return // for another one
+	}
+	l.late = e
+	if l.patience == nil {
+		l.patience = time.AfterFunc(patience, l.lose)
+	} else {
+		l.patience.Reset(patience)
+	}
+}
+
+// waits reports whether the peer has not ended late. Called with mu held.
+func (l *link) waits() bool { return l.late != nil && l.conns[l.late.id] == l.late }
+
+// lose ends the link if the peer has not ended late, and nothing else goes over it.
+func (l *link) lose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.dead:
+	case !l.waits():
+		l.late = nil
+	case l.used == l.expected && len(l.asked) == 0:
+		l.abort()
+	default:
+		l.patience.Reset(patience)
 	}
 }

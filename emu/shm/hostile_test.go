@@ -460,6 +460,23 @@ func TestAnswersNotTaken(t *testing.T) {
 	v.alive(t)
 }
 
+// A peer that never ends its connections does not hold the link when we have ended all.
+func TestNeverSettles(t *testing.T) {
+	v, e, bad, h := target(t)
+	there := e.Endpoint.(*endpoint).l
+	other := h.connect(v.l.Addr())
+	bad.mu.Lock() // its dispatcher, which is honest, would
+	require.NoError(t, e.Close())
+	there.reap()
+	there.lose()
+	_, _, err := unix.Recvfrom(there.fd, make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	require.Equal(t, unix.EAGAIN, err, "another connection goes over it")
+	other.Close()
+	<-there.done
+	bad.mu.Unlock()
+	v.alive(t)
+}
+
 // TestOtherUser meets a process that is not trusted, from both sides.
 func TestOtherUser(t *testing.T) {
 	nobody := func(uint32) bool { return false }

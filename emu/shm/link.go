@@ -55,9 +55,14 @@ type link struct {
 	idle  *time.Timer
 
 	dialing pace        // of looking for an answer, guarded by spinning.busy
-	ending  []*endpoint // over, but not gone
+	ending  []*endpoint // over, but not gone, and not looked after since
 	reaper  *time.Timer // runs while there are some
-	calls   []*Request  // to be handed over; these two are guarded by rx
+
+	expected int         // how many of used are over
+	late     *endpoint   // the peer was rung to end it; nil: it has ended all, as far as we know
+	patience *time.Timer // runs while late is set
+
+	calls   []*Request // to be handed over; these two are guarded by rx
 	calling bool
 
 	batch     []*endpoint // these two are the dispatcher's
@@ -205,7 +210,7 @@ func (l *link) teardown() {
 	l.dead = true
 	conns, asked := slices.Clone(l.conns), l.asked
 	l.asked = nil
-	for _, t := range []*time.Timer{l.idle, l.reaper} {
+	for _, t := range []*time.Timer{l.idle, l.reaper, l.patience} {
 		if t != nil {
 			t.Stop()
 		}
@@ -357,6 +362,9 @@ func (l *link) forget(e *endpoint) {
 	}
 	l.conns[e.id] = nil
 	l.used--
+	if e.expected {
+		l.expected--
+	}
 	if l.dials {
 		l.spare = append(l.spare, e.id)
 		l.rest()
