@@ -7,6 +7,8 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
+	"os"
+	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -395,4 +397,35 @@ func TestNothingBetweenRequestAndAcceptance(t *testing.T) {
 		return nil
 	})
 	require.Equal(t, provider.StatusRefused, provider.StatusOf(err))
+}
+
+// The last event is the last that a side touches of the peer's inbox: the peer may use that for another connection as soon as it
+// has seen it.
+func TestNothingAfterTheEnd(t *testing.T) {
+	from, at := bindTo(t, func(r *Request) error {
+		e, err := r.Accept(context.Background())
+		if err == nil {
+			t.Cleanup(func() { e.Close() })
+		}
+		return err
+	})
+	ep, err := from.Dial(context.Background(), at, at)
+	require.NoError(t, err)
+	defer ep.Close()
+	e := ep.(*endpoint)
+	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	require.NoError(t, err)
+	defer unix.Munmap(page)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	arm := e.out.arm
+	e.out.arm = &words(page)[0]
+	func() {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		defer func() { require.NotNil(t, recover(), "the arming is not taken") }()
+		e.tell(provider.StatusDisconnected)
+	}()
+	e.out.arm = arm
+	require.Zero(t, e.out.events[e.events%slots].Load())
+	require.Zero(t, e.events)
 }

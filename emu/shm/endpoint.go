@@ -323,11 +323,7 @@ func (e *endpoint) emit(k kind, arg uint8, n int, flag uint64, urgent bool) {
 	w := e.out.arm.Load()
 	mode := provider.Wake(w &^ seated)
 	if (mode == provider.WakeAny || mode == provider.WakeSolicited && urgent) && e.out.arm.CompareAndSwap(w, 0) {
-		if w&seated != 0 {
-			ring(e.l.seat.peer)
-		} else {
-			e.l.post(e.id)
-		}
+		e.ringFor(w)
 	}
 }
 

@@ -37,10 +37,15 @@ func (e *endpoint) tell(cause provider.Status) {
 		e.replied(cause)
 	default:
 		e.in.arm.Store(0) // the peer's end need not wake us
+		// The arming is taken before the last event, after which the inbox may be another connection's. A peer that arms
+		// between the two, and does not see the event, is rung by the reaper.
+		w := e.takeArming()
 		published()
 		e.out.events[e.events%slots].Swap(packEvent(evFin, 0, int(cause), 0, e.events)) // see words
 		e.events++
-		if !e.rouseArmed() {
+		if w != 0 {
+			e.ringFor(w)
+		} else {
 			e.l.peerHdr.mark(e.id)
 		}
 	}
@@ -50,18 +55,22 @@ func (e *endpoint) tell(cause provider.Status) {
 	}
 }
 
-// rouseArmed rings a peer that is armed, however it is. Called with mu held.
-func (e *endpoint) rouseArmed() bool {
+// takeArming takes the peer's arming, however it is armed; 0 if it is not. Called with mu held.
+func (e *endpoint) takeArming() uint64 {
 	w := e.out.arm.Load()
 	if w == 0 || !e.out.arm.CompareAndSwap(w, 0) {
-		return false
+		return 0
 	}
+	return w
+}
+
+// ringFor rings for an arming that was taken. Called with mu held.
+func (e *endpoint) ringFor(w uint64) {
 	if w&seated != 0 {
 		ring(e.l.seat.peer)
 	} else {
 		e.l.post(e.id)
 	}
-	return true
 }
 
 // seek looks for the peer's end, behind what it had sent before it knew of ours. Called with mu held.

@@ -160,7 +160,9 @@ func (r *Request) AcceptEarly(ctx context.Context, begin func(provider.Endpoint)
 	if ok {
 		published()
 		e.out.events[0].Swap(packEvent(evAccepted, 0, int(e.inBlk.at/grain), solicited, 0)) // see words
-		e.rouseArmed()
+		if w := e.takeArming(); w != 0 {
+			e.ringFor(w)
+		}
 	}
 	e.early = !ok // then the peer has not heard of it, and will not
 	e.mu.Unlock()
