@@ -111,7 +111,6 @@ func (c *Conn) seats(ep provider.Endpoint) {
 
 // started ends the negotiation, during which mu is held.
 func (c *Conn) started() {
-	c.core.ticks = true
 	c.core.poll()
 	c.unlock()
 }
@@ -427,6 +426,10 @@ func (c *Conn) sleepParked(w *waiter, d *deadline) {
 		c.mu.Lock()
 	}
 	d.alarm(w)
+	if w == &c.rd && !spun {
+		c.core.dry = true
+		c.core.dryUp()
+	}
 	if spun {
 		w.unpark()
 	} else if seat := w.sit(); seat != nil {
@@ -443,6 +446,8 @@ func (c *Conn) sleepParked(w *waiter, d *deadline) {
 	}
 	if w == &c.wr {
 		c.core.calm = false // for what the Write does next
+	} else {
+		c.core.dry = false
 	}
 	if c.core.poll() > 0 {
 		c.signal()
@@ -457,7 +462,7 @@ func (c *Conn) arm() bool {
 	if !c.core.calm && c.core.late != nil {
 		c.later() // there may be nothing whose completion would say that there is room
 	}
-	if c.rd.parked() || c.wr.parked() || len(c.core.held) > 0 && !c.core.flow ||
+	if c.rd.parked() || c.wr.parked() || len(c.core.held) > 0 && !c.core.told ||
 		!c.core.calm && (c.core.closing || c.core.done || c.core.shut() || c.core.pending()) {
 		mode = provider.WakeAny
 	}
@@ -571,7 +576,6 @@ func (c *Conn) watch() {
 		return
 	}
 	c.watchShrink()
-	c.keepFlow()
 	if !c.core.calm && !c.reading.taken && c.core.behind() {
 		c.later()
 	}

@@ -29,7 +29,7 @@ type core struct {
 	sinceGrow  int         // bytes received at this level
 	growAt     int         // growing failed: not to be tried before so many bytes have been received at this level
 	owed       int         // buffers posted again, not granted yet
-	peerWant   bool        // credits for the peer are solicited
+	peerWant   bool        // the peer is to be told when there is nothing left to read
 	repay      bool        // a control message may have used one of the last credits
 	peerStuck  bool        // a Write of the peer waits for them
 	queue      ring[item]  // the stream received, unread
@@ -48,8 +48,8 @@ type core struct {
 	held       []byte                       // small writes gathered for one message
 	small      bool                         // writes are small, and may be gathered
 	flow       bool                         // small writes follow each other fast, and are gathered, see flow.go
-	ticks      bool                         // somebody calls tick: there may be a flow
-	flown      uint64                       // bytes written when tick was called last
+	dry        bool                         // a Read sleeps
+	told       bool                         // the peer will say when it has nothing left to read
 	inFlight   int                          // sends posted from the region, not completed
 	buffer     uint8                        // state of a Buffer that is sent as a message
 	late       *provider.Send               // a message that the provider had no room for; usually nil

@@ -54,6 +54,8 @@ func (c *core) completeCalm(p *provider.Completion) bool {
 		case h>>32 != uint64(p.Len-headerSize):
 			return false
 		case h&0xffff == uint64(kindData) && p.Len > headerSize:
+		case h&0xffff == uint64(kindData)|flagWant<<8 && p.Len > headerSize:
+			c.peerWant = true
 		case h&0xffff == uint64(kindCredit) && p.Len == headerSize:
 		default:
 			return false

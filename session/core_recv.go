@@ -29,6 +29,9 @@ func (c *core) receive(gen, slot, n int) {
 	if h.flags&flagWant != 0 {
 		c.peerWant = true
 	}
+	if h.flags&flagDry != 0 {
+		c.dried()
+	}
 	if h.flags&flagBlocked != 0 {
 		c.peerStuck = true
 	}
@@ -209,7 +212,7 @@ func (c *core) creditIfDue() {
 	due := c.owed > 1 && c.owed+c.lent >= c.recv[c.cur].count/2
 	low := c.repay && c.owed > 0 && c.recv[0].posted+c.recv[1].posted-c.owed < controlReserve
 	if (due || low) && c.win.credits > 0 && c.slotFree() && !c.ended && (!c.abortSent || c.muted) {
-		c.post(kindCredit, 0, 0, 0, nil, c.peerWant || low)
+		c.post(kindCredit, 0, 0, 0, nil, low)
 	}
 }
 

@@ -51,13 +51,10 @@ func (c *core) post(k kind, flags uint8, arg uint64, fixed int, body []byte, sol
 		h.credits = uint16(c.owed)
 	}
 	c.owed, c.repay = 0, false
-	if k == kindCredit {
-		c.peerWant = false
-	}
 	c.win.use()
-	if c.small && !c.flow && c.win.short() {
+	if k == kindData && c.small && (c.flow || c.win.short()) {
 		h.flags |= flagWant
-		c.win.wanted = true
+		c.flow, c.told = true, true
 	}
 	n := headerSize + fixed
 	h.put(c.scratch[:])
@@ -149,14 +146,13 @@ func (c *core) write(p []byte) (int, error) {
 		return 0, c.writeEnd()
 	}
 	c.small = len(p) <= smallWrite
-	c.beginFlow()
 	if c.flow && c.gather(p) {
 		return len(p), nil
 	}
 	n := 0
 	for n < len(p) {
 		rest := p[n:]
-		if len(c.held) > 0 || c.small && c.win.short() && c.win.wanted {
+		if len(c.held) > 0 {
 			m := c.hold(rest)
 			n += m
 			if m == len(rest) {
@@ -278,7 +274,11 @@ func (c *core) flushHeld() {
 	sent := 0
 	for sent < len(c.held) && c.canData() {
 		m := min(len(c.held)-sent, c.payload())
-		c.post(kindData, flagMore, 0, 0, c.held[sent:sent+m], false)
+		var flags uint8
+		if c.win.short() {
+			flags = flagMore
+		}
+		c.post(kindData, flags, 0, 0, c.held[sent:sent+m], false)
 		c.stats.BytesCopiedOut += uint64(m)
 		sent += m
 	}
@@ -349,7 +349,7 @@ func (c *core) pump() {
 	c.pumpInbound()
 	c.pumpOutbound()
 	c.tellBlocked()
-	if len(c.held) > 0 && !c.flow && !(c.win.short() && c.win.wanted) {
+	if len(c.held) > 0 && !c.flow {
 		c.flushHeld()
 	}
 	if c.finWanted && len(c.held) > 0 {
@@ -370,6 +370,9 @@ func (c *core) pump() {
 	}
 	if c.aside {
 		c.pumpAside()
+	}
+	if c.dry {
+		c.dryUp()
 	}
 	c.creditIfDue()
 }

@@ -177,6 +177,14 @@ func TestLentBuffersDoNotStopThePeer(t *testing.T) {
 				kept = append(kept, it)
 				d.settle()
 			}
+			d.c[1].dryUp()
+			d.settle()
+			for it, ok, _ := d.c[1].lend(); ok; it, ok, _ = d.c[1].lend() {
+				require.Equal(t, stream(0, got, len(it.data)), it.data)
+				got += len(it.data)
+				kept = append(kept, it)
+				d.settle()
+			}
 			require.Equal(t, pos, got, "all that was written arrives")
 		}
 		for _, it := range kept {
@@ -676,7 +684,7 @@ func TestOneSendBesideInline(t *testing.T) {
 	d.finish()
 }
 
-// Gathered bytes leave with the first credits that come, few as they may be.
+// Gathered bytes leave when the peer has nothing left, few as the credits may be.
 func TestGatheredBytesLeaveWithAnyCredit(t *testing.T) {
 	p := newPuppet(t, noGrow(), puppetHello(), Config{})
 	for range 20 {
@@ -687,7 +695,7 @@ func TestGatheredBytesLeaveWithAnyCredit(t *testing.T) {
 	require.NotZero(t, held)
 	p.c.ping()
 	p.heard()
-	p.say(header{kind: kindNop, credits: 1})
+	p.say(header{kind: kindNop, flags: flagDry, credits: 1})
 	_, payloads := p.heard()
 	require.Len(t, payloads, 1)
 	assert.Len(t, payloads[0], held)

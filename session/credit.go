@@ -28,7 +28,6 @@ type window struct {
 	n       int
 	credits int  // sum of counts
 	total   int  // buffers announced with the last size
-	wanted  bool // the peer has been told that data is held back, and has not granted anything since
 	stuck   bool // the peer has been told that a Write waits
 	telling bool // it is to be told so, which was not possible yet
 }
@@ -37,7 +36,6 @@ type window struct {
 func (w *window) add(n int) error {
 	w.grants[w.n-1].count += n
 	w.credits += n
-	w.wanted = false
 	w.stuck = w.stuck && w.credits <= reserve
 	if w.credits > 1<<16 {
 		return protocolError("%d credits", w.credits)

@@ -73,6 +73,7 @@ func (d *duo) read(i, n int) []byte {
 	p := make([]byte, min(n, max(1, d.c[i].queued)))
 	m, err := d.c[i].read(p)
 	require.NoError(d.t, err)
+	d.c[i].dryUp() // as the next Read would
 	return p[:m]
 }
 

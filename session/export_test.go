@@ -24,7 +24,6 @@ func Over(c *Conn) bool {
 const (
 	RevokeTimeout = revokeTimeout
 	CloseTimeout  = closeTimeout
-	FlowTick      = flowTick
 	FlushTimeout  = flushTimeout
 	ShrinkAfter   = shrinkAfter
 )

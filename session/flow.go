@@ -1,28 +1,13 @@
 package session
 
-import "time"
-
-// A flow is small writes that follow each other faster than the peer returns credits. They are gathered until there are enough
-// for a message that is worth its cost, or the writer does something else. When it stops, tick sends what there is, the second
-// one at the latest. So nobody asks the peer for credits, and is woken when they come, while the writer comes by all the time anyway.
+// A flow is small writes that follow each other faster than the peer reads. They are gathered until there are enough for a message
+// that is worth its cost, the writer does something else, or the peer's reader has nothing left: every message of a flow says want,
+// which a Read that finds nothing more, and is about to sleep, answers with dry. So a reader that is at work wakes nobody for
+// credits, while the writer comes by all the time anyway, and one that is not gets at once what there is.
 const (
-	flowTick  = 200 * time.Microsecond
-	flowBytes = 16 << 10 // in one tick, or it is no flow
-	flowGoal  = 8 << 10  // gathered bytes that are worth a message, if the writes are not larger
-	flowCount = 16       // writes, if they are
+	flowGoal  = 8 << 10 // gathered bytes that are worth a message, if the writes are not larger
+	flowCount = 16      // writes, if they are
 )
-
-// beginFlow takes notice of a small write that finds few credits left.
-func (c *core) beginFlow() {
-	if c.ticks && !c.flow && c.small && len(c.held) == 0 && c.win.short() {
-		c.flow, c.flown = true, c.written()
-	}
-}
-
-// written counts the bytes of the stream that were written.
-func (c *core) written() uint64 {
-	return c.stats.BytesCopiedOut + c.stats.BytesRDMAOut + uint64(len(c.held))
-}
 
 // gather takes a small write of a flow, and sends what was gathered if that is enough. It reports false, and has taken nothing,
 // where there is no room.
@@ -49,37 +34,16 @@ func (c *core) endFlow() {
 	}
 }
 
-// tick is called once in a while, and reports whether the flow goes on.
-func (c *core) tick() bool {
-	n := c.written()
-	if !c.flow || n-c.flown < flowBytes {
-		c.endFlow()
-		return false
-	}
-	c.flown = n
-	return true
+// dried acts on the peer's word that it has nothing left to read.
+func (c *core) dried() {
+	c.told, c.flow = false, false // what is held leaves with the pump that follows
 }
 
-// keepFlow has tick called as long as there is a flow: all that leave mu to others after a flow may have begun get here, as a
-// Write may leave gathered bytes also where it fails. It needs mu.
-func (c *Conn) keepFlow() {
-	t := &c.timers
-	if !c.core.flow || t.flowSet {
-		return
+// dryUp tells a peer that wants to know that there is nothing left to read: as soon as that can leave, as pump calls it while a Read
+// sleeps.
+func (c *core) dryUp() {
+	if c.peerWant && c.queue.n == 0 && c.canControl() {
+		c.peerWant = false
+		c.post(kindNop, flagDry, 0, 0, nil, true)
 	}
-	t.flowSet = true
-	if t.flow == nil {
-		t.flow = time.AfterFunc(flowTick, c.flowTick)
-	} else {
-		t.flow.Reset(flowTick)
-	}
-}
-
-func (c *Conn) flowTick() {
-	c.mu.Lock()
-	c.timers.flowSet = false
-	if !c.epClosed && c.core.tick() {
-		c.keepFlow()
-	}
-	c.unlock()
 }

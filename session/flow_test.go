@@ -7,69 +7,71 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A flow of small writes is gathered into few messages, none of which asks for credits, and the next tick sends what is left.
+// A flow of small writes is gathered into few messages; credits alone do not make it leave, but a reader that has nothing left does.
 func TestFlow(t *testing.T) {
 	d := newDuo(t, noGrow(), noGrow())
 	c := d.c[0]
-	c.ticks = true
 	sent := c.stats.MessagesSent
 	const n = 1000
 	var got []byte
+	read := func() {
+		p := make([]byte, n)
+		m, err := d.c[1].read(p)
+		require.NoError(t, err)
+		got = append(got, p[:m]...)
+	}
 	for pos := range n {
 		require.Equal(t, 1, d.write(0, stream(0, pos, 1)))
 		if pos%100 == 99 {
 			d.settle()
-			got = append(got, d.read(1, n)...)
+			read()
 		}
 	}
 	assert.True(t, c.flow)
-	assert.NotEmpty(t, c.held)
 	assert.Less(t, c.stats.MessagesSent-sent, uint64(n/10))
 	d.settle()
-	assert.NotEmpty(t, c.held, "credits alone do not flush it")
-	assert.False(t, d.c[1].peerWant)
-	got = append(got, d.read(1, n)...)
-	assert.False(t, c.tick(), "too little for a flow")
+	read()
+	d.settle()
+	require.NotEmpty(t, c.held)
+	require.True(t, c.told)
+	require.True(t, d.c[1].peerWant)
+	d.c[1].dryUp()
+	d.c[1].dryUp()
 	d.settle()
 	assert.Empty(t, c.held)
+	assert.False(t, c.flow)
 	assert.Equal(t, stream(0, 0, n), append(got, d.read(1, n)...))
+	d.c[1].dryUp()
+	assert.False(t, d.c[1].peerWant, "it is said once for each want")
 	d.finish()
 }
 
-// A flow that goes on is ticked again; what cannot leave for want of credits leaves when they come.
-func TestFlowGoesOn(t *testing.T) {
-	d := newDuo(t, fakeAttr(), fakeAttr())
-	c := d.c[0]
-	c.ticks = true
-	var got, want []byte
-	write := func(n int) {
-		p := stream(0, len(want), n)
-		for len(p) > 0 {
-			m := d.write(0, p)
-			p = p[m:]
-			if m == 0 {
-				d.settle()
-				got = append(got, d.read(1, 1<<20)...)
-				d.settle()
-			}
-		}
-		want = append(want, stream(0, len(want), n)...)
+// Nobody says that there is nothing left while there is something, or without a credit to say it with.
+func TestDryUp(t *testing.T) {
+	d := newDuo(t, noGrow(), noGrow())
+	r := d.c[1]
+	sent := r.stats.MessagesSent
+	r.dryUp()
+	assert.Equal(t, sent, r.stats.MessagesSent, "nobody wants to know")
+	for pos := range 20 {
+		d.write(0, stream(0, pos, 1))
 	}
-	for len(want) < 2*flowBytes {
-		write(100)
-	}
-	require.True(t, c.flow)
-	assert.True(t, c.tick())
-	write(1)
-	assert.False(t, c.tick(), "one byte is none")
-	assert.False(t, c.flow)
-	for len(got) < len(want) {
-		d.settle()
-		p := d.read(1, 1<<20)
-		require.NotEmpty(t, p, "stuck")
-		got = append(got, p...)
-	}
-	assert.Equal(t, want, got)
+	d.settle()
+	require.True(t, r.peerWant)
+	r.dryUp()
+	assert.True(t, r.peerWant)
+	got := make([]byte, 20)
+	n, _ := r.read(got)
+	got = got[:n]
+	credits := r.win.credits
+	r.win.credits = 0
+	r.dryUp()
+	r.win.credits = credits
+	assert.True(t, r.peerWant)
+	r.dryUp()
+	assert.False(t, r.peerWant)
+	d.settle()
+	assert.Equal(t, stream(0, 0, 20), append(got, d.read(1, 100)...))
 	d.finish()
 }
 
@@ -77,13 +79,14 @@ func TestFlowGoesOn(t *testing.T) {
 func TestFlowEndsWithALargeWrite(t *testing.T) {
 	d := newDuo(t, noGrow(), noGrow())
 	c := d.c[0]
-	c.ticks = true
 	for pos := range 20 {
 		d.write(0, stream(0, pos, 1))
 	}
 	require.True(t, c.flow)
 	d.settle()
-	got := d.read(1, 100)
+	got := make([]byte, 100)
+	n, _ := d.c[1].read(got)
+	got = got[:n]
 	d.settle()
 	require.NotEmpty(t, c.held)
 	c.endFlow()

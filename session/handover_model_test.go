@@ -44,7 +44,6 @@ func runModelHandover(t testing.TB, a, b provider.Attributes, seed uint64, fault
 	ends := newModelEnds(t, w, seed, cfg)
 	w.faults = faults
 	r := fakeRand(seed + 3000)
-	ends[0].ticks, ends[1].ticks = r.IntN(4) > 0, r.IntN(4) > 0
 	step := func() {
 		ends[r.IntN(2)].step(w)
 		for _, e := range ends {
@@ -166,9 +165,7 @@ func handOver(t testing.TB, w *fakeWire, ends *[2]*modelEnd, i int, cfg Config) 
 	require.NoError(t, n[i].begin())
 	negotiateModel(t, next, &n)
 	fresh[i].load(st)
-	ticks := e.ticks
 	e.core = *fresh[i]
-	e.ticks = ticks
 	o.rebound(fresh[1-i])
 	e.pump()
 	o.pump()

@@ -46,7 +46,6 @@ func runHostile(t testing.TB, s script) {
 	p := newPuppet(t, a, h, Config{ReadBuffer: readBuffer, Provider: fakeProvider{}})
 	e := &modelEnd{core: *p.c, r: fakeRand(1)}
 	p.c = &e.core
-	e.ticks = first&32 != 0
 	// Memory of the peer's, with the handles 1 and 2, that descriptors can name.
 	for _, n := range []int{100, 100 << 10} {
 		_, err := p.ep.Expose(hostileMemory[:n], provider.RightRead|provider.RightWrite)
@@ -155,7 +154,7 @@ func runHostile(t testing.TB, s script) {
 			case 8:
 				find(p.c)
 			case 9:
-				e.tick()
+				e.dryUp()
 			default:
 				p.w.ends[0].deliver()
 			}

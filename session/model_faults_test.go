@@ -98,7 +98,6 @@ func (e *faultEnd) rest() {
 	}
 	e.ep.deliver()
 	e.poll()
-	e.tick()
 }
 
 func TestModelFaults(t *testing.T) {
@@ -137,7 +136,6 @@ func runModelFaults(t testing.TB, seed uint64) {
 	var ends [2]*faultEnd
 	for i := range ends {
 		ends[i] = &faultEnd{modelEnd: two[i], ep: w.ends[i], patience: 20}
-		two[i].ticks = r.IntN(4) > 0
 	}
 	w.faults = faultPlan(r)
 

@@ -224,6 +224,7 @@ func (e *modelEnd) stepRead(n int) {
 	case err != nil:
 		e.readErr = err
 	case m == 0:
+		e.dryUp()
 		if op, begun := e.pull(p); begun {
 			if e.in.user {
 				e.into = p
@@ -303,7 +304,7 @@ func (e *modelEnd) step(w *fakeWire) {
 	case 17:
 		e.stepTakeUrgent()
 	case 18:
-		e.tick()
+		e.endFlow()
 	default:
 		for range e.r.IntN(6) {
 			w.ends[e.dir].deliver()
@@ -370,7 +371,6 @@ func runModel(t testing.TB, a, b provider.Attributes, seed uint64, faults func(s
 	ends := newModelEnds(t, w, seed, Config{ReadBuffer: 200 << 10})
 	w.faults = faults
 	r := fakeRand(seed + 1000)
-	ends[0].ticks, ends[1].ticks = r.IntN(4) > 0, r.IntN(4) > 0
 	for range 1500 {
 		ends[r.IntN(2)].step(w)
 		require.NoError(t, audit(w, ends), "seed %d", seed)
@@ -391,7 +391,6 @@ func endModel(t testing.TB, w *fakeWire, ends [2]*modelEnd, seed uint64) {
 				e.lock()
 				e.closeWrite()
 			}
-			e.tick()
 			e.stepBackground()
 			e.stepRead(50000)
 			e.stepTakeUrgent()

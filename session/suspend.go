@@ -256,7 +256,7 @@ func (c *core) rebound(fresh *core) {
 	// Transfers are over, but who waited for them may not have noticed.
 	n.in = inbound{id: c.in.id, got: c.in.got, over: c.in.over}
 	n.out = outbound{active: c.out.active, id: c.out.id, p: c.out.p, taken: c.out.taken, over: c.out.over, direct: c.out.direct}
-	n.threshold, n.cache, n.ticks = c.threshold, c.cache, c.ticks
+	n.threshold, n.cache, n.dry = c.threshold, c.cache, c.dry
 	n.closing = c.closing
 	n.pipeTold, n.errTold = c.pipeTold, c.errTold
 	n.suspends, n.dialer = c.suspends, c.dialer

@@ -16,18 +16,17 @@ type timers struct {
 	lingered  uint64      // messages received when the peer was last asked whether it is there; 0: it was not
 	keep      *time.Timer
 	keepAlive keepAlive
-	flow      *time.Timer // ends the gathering of small writes
 	shrink    *time.Timer
 	quiet     uint64 // messages received when shrink was started
 
 	soonReads uint32 // Conn.reads when soon was set
 
-	soonSet, stuckSet, flowSet, shrinkSet bool
+	soonSet, stuckSet, shrinkSet bool
 }
 
 // stop stops all, at the end of the connection.
 func (t *timers) stop() {
-	for _, t := range []*time.Timer{t.soon, t.stuck, t.linger, t.keep, t.flow, t.shrink} {
+	for _, t := range []*time.Timer{t.soon, t.stuck, t.linger, t.keep, t.shrink} {
 		if t != nil {
 			t.Stop()
 		}

@@ -60,11 +60,12 @@ func (k kind) String() string {
 }
 
 const (
-	flagWant    = 1 << iota // the sender may hold data back until credits come: they are solicited
+	flagWant    = 1 << iota // the sender may hold data back: it is to be told when there is nothing left to read
 	flagMore                // larger or more receive buffers would help the sender
 	flagBlocked             // a Write waits: take data out of the receive buffers even where nobody reads
 	flagDrain               // with kindResize
 	flagDirect              // with kindDone: all of it went into a waiting Read
+	flagDry                 // with kindNop: the answer to flagWant
 )
 
 // header is a decoded message header.
