@@ -83,7 +83,7 @@ var oddCases = []likeCase{
 		}
 		write("reset, not told", c)
 		write("and then told", c)
-		c, sv = s.pair()
+		c, _ = s.pair()
 		c.CloseRead()
 		c.CloseWrite()
 		write("both ways shut", c)

@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,8 +18,6 @@ import (
 
 	"sansock/provider"
 )
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 func salt() uint64 {
 	var b [8]byte
