@@ -172,3 +172,36 @@ func TestCalmReadFails(t *testing.T) {
 		c.Close()
 	})
 }
+
+// Each thing that somebody has to look after keeps a core from being calm.
+func TestCanCalm(t *testing.T) {
+	for name, set := range map[string]func(c *core){
+		"offer of the peer's": func(c *core) { c.in.active = true },
+		"offer of ours":       func(c *core) { c.out.active = true },
+		"something to send":   func(c *core) { c.pongWanted = true },
+		"late message":        func(c *core) { c.late = new(provider.Send) },
+		"Write of the peer's": func(c *core) { c.peerStuck = true },
+		"beside the stream":   func(c *core) { c.aside = true },
+		"shrinking":           func(c *core) { c.shrinking = true },
+		"Buffer under way":    func(c *core) { c.buffer = bufferOut },
+		"end to be told":      func(c *core) { c.finWanted = true },
+		"end told":            func(c *core) { c.finWanted, c.finSent = true, true },
+		"end of the peer's":   func(c *core) { c.eof = true },
+		"deaf":                func(c *core) { c.deaf = true },
+		"closing":             func(c *core) { c.closing = true },
+		"paused":              func(c *core) { c.paused = true },
+		"muted":               func(c *core) { c.muted = true },
+		"error":               func(c *core) { c.err = os.ErrClosed },
+		"ended":               func(c *core) { c.ended = true },
+		"done":                func(c *core) { c.done = true },
+		"peer gone":           func(c *core) { c.peerGone = true },
+		"reset":               func(c *core) { c.reset = true },
+		"aborting":            func(c *core) { c.aborting = true },
+		"nothing leaves":      func(c *core) { c.abortSent = true },
+	} {
+		c := new(core)
+		require.True(t, c.canCalm())
+		set(c)
+		assert.False(t, c.canCalm(), name)
+	}
+}

@@ -1042,15 +1042,20 @@ func TestNoAllocations(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	for _, name := range []string{"read", "hardware"} {
-		for _, size := range []int{1, 100, 5000, 100_000} {
-			t.Run(fmt.Sprintf("%s/%d", name, size), func(t *testing.T) {
+		for _, c := range []struct{ size, writes int }{{1, 1}, {100, 1}, {5000, 1}, {100_000, 1}, {50, 400}} {
+			t.Run(fmt.Sprintf("%s/%d", name, c.size*c.writes), func(t *testing.T) {
 				x, y := pair(t, modes[name], modes[name], session.Config{})
-				in, out := make([]byte, size), make([]byte, size)
+				in, out := make([]byte, c.size*c.writes), make([]byte, c.size)
 				ask := make(chan struct{})
 				done := make(chan error)
 				later(t, func() {
 					for range ask {
-						_, err := x.Write(out)
+						var err error
+						for range c.writes {
+							if _, err = x.Write(out); err != nil {
+								break
+							}
+						}
 						done <- err
 					}
 				})
@@ -1071,7 +1076,8 @@ func TestNoAllocations(t *testing.T) {
 				for range 9 {
 					least = min(least, testing.AllocsPerRun(200, once))
 				}
-				assert.Zero(t, least)
+				// What sees to a wake-up that finds nobody waiting is none of a Read or a Write.
+				assert.Less(t, least, float64(max(1, c.writes/20)))
 				close(ask)
 			})
 		}
