@@ -40,8 +40,8 @@
 //   - There are no SyscallConn, File and MultipathTCP, and a Listener has no SyscallConn, File and AcceptTCP: there is no
 //     socket, and programs that find one read from it past the connection.
 //   - A Dialer or ListenConfig with a Control function stays on TCP, as such functions want to see a socket.
-//   - SetNoDelay and SetWriteBuffer change nothing: small writes are gathered only while they have to wait
-//     anyway, and never more than one message of them.
+//   - SetNoDelay and SetWriteBuffer change nothing: small writes that come faster than they are read are gathered, never more than
+//     one message of them, and only while the peer's reader has something left to read, or does not read.
 //   - SetReadBuffer counts bytes of data, where the kernel counts its own memory and doubles and limits the figure.
 //   - What arrives after CloseRead is dropped, and only what came before can be read. Linux keeps it, hands it to later
 //     reads, and holds up the peer's writes once its buffer is full.

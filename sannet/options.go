@@ -36,7 +36,7 @@ func (c *Conn) SetWriteBuffer(bytes int) error {
 	return c.setError(c.s.Load().SetWriteBuffer(bytes))
 }
 
-// SetNoDelay does nothing: a SAN sends a write at once, and gathers small ones only while it has to wait anyway.
+// SetNoDelay does nothing: a SAN sends a write at once, and gathers small ones only while the peer has others left to read.
 func (c *Conn) SetNoDelay(noDelay bool) error {
 	if !c.ok() {
 		return syscall.EINVAL
