@@ -91,7 +91,7 @@ func measured(t *testing.T, args ...string) (string, report) {
 }
 
 var quickWorkloads = []string{
-	"roundtrip/64B", "roundtrip/64KiB", "sporadic/64B", "stream/64B", "stream/64KiB", "setup", "http/100B/c1",
+	"roundtrip/64B", "roundtrip/64KiB", "sporadic/64B", "burst/64B", "stream/64B", "stream/64KiB", "setup", "http/100B/c1",
 	"http/100B/c64", "http/1MiB/c1", "http/1MiB/c64", "writers/64B/1", "writers/64B/8", "writers/64KiB/1", "writers/64KiB/8",
 	"active/2", "active/64", "slow/2", "stuck/2", "slow/64", "stuck/64", "idle/10", "idle/20",
 }

@@ -39,8 +39,17 @@ func roundTrips(o options) (ws []workload) {
 		size:    64,
 		metrics: roundTripMetrics,
 		run:     sporadic,
+	}, workload{
+		name: "burst/64B",
+		about: fmt.Sprintf("time until %d messages are back together, written one after the other after a pause of %v, while another goroutine reads",
+			burstWrites, pause),
+		size:    64,
+		metrics: roundTripMetrics,
+		run:     burst,
 	})
 }
+
+const burstWrites = 100
 
 // echo is a connection whose server sends everything back.
 type echo struct {
@@ -116,6 +125,49 @@ func sporadic(t *trial) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
+	return []float64{summarize(times).Median, o.cpuPerOp()}, nil
+}
+
+// burst measures how long the last of some small writes takes to arrive, after which the writer does nothing more, and returns the
+// median.
+func burst(t *trial) ([]float64, error) {
+	const size = 64
+	e, err := t.echo(burstWrites * size)
+	if err != nil {
+		return nil, err
+	}
+	back := make(chan error, 1)
+	go func() {
+		for {
+			_, err := io.ReadFull(e, e.got)
+			if back <- err; err != nil {
+				return
+			}
+		}
+	}()
+	var times []float64
+	o, err := t.measure(func(n int) error {
+		times = times[:0]
+		for range n {
+			time.Sleep(pause)
+			start := time.Now()
+			for p := e.sent; len(p) > 0; p = p[size:] {
+				if _, err := e.Write(p[:size]); err != nil {
+					return err
+				}
+			}
+			if err := <-back; err != nil {
+				return err
+			}
+			times = append(times, float64(time.Since(start)))
+		}
+		return nil
+	})
+	e.Close()
+	if err != nil {
+		return nil, err
+	}
+	<-back // the reader has ended
 	return []float64{summarize(times).Median, o.cpuPerOp()}, nil
 }
 
