@@ -205,3 +205,74 @@ func TestCanCalm(t *testing.T) {
 		assert.False(t, c.canCalm(), name)
 	}
 }
+
+// dries is how often the peer has been told that there is nothing left to read.
+func (p *puppet) dries() (n int) {
+	hs, _ := p.heard()
+	for _, h := range hs {
+		if h.flags&flagDry != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// A Read that looks for data, and finds credits all the time, has nothing left to read either.
+func TestDryWhereAReadFindsCreditsOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := calmPuppet(t, Config{})
+		c := p.conn
+		spins, said := 0, 0
+		c.spinner = spin(func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			said += p.dries()
+			if spins++; spins == 5 {
+				p.hear(header{kind: kindData}, 8)
+			} else {
+				p.hear(header{kind: kindCredit, credits: 1})
+			}
+			return true
+		})
+		c.mu.Lock()
+		p.hear(header{kind: kindData, flags: flagWant}, 7)
+		c.unlockIdle()
+		b := make([]byte, 10)
+		for i := range 2 {
+			n, err := c.Read(b)
+			require.NoError(t, err)
+			assert.Equal(t, []byte{byte(7 + i)}, b[:n])
+		}
+		assert.Equal(t, 1, said)
+		c.SetLinger(0)
+		c.Close()
+	})
+}
+
+// Where telling the peer that there is nothing left breaks the connection, the Read that was about to sleep says so.
+func TestDryFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := calmPuppet(t, Config{})
+		c := p.conn
+		c.mu.Lock()
+		p.hear(header{kind: kindData, flags: flagWant}, 7)
+		p.w.faults = func(step string) provider.Status {
+			if step == "post-send" {
+				return provider.StatusLink
+			}
+			return provider.StatusOK
+		}
+		c.unlockIdle()
+		b := make([]byte, 10)
+		n, err := c.Read(b)
+		require.NoError(t, err)
+		assert.Equal(t, []byte{7}, b[:n])
+		synctest.Wait() // nobody else looks after it
+		start := time.Now()
+		c.SetReadDeadline(start.Add(time.Hour))
+		_, err = c.Read(b)
+		assert.ErrorIs(t, err, provider.StatusLink)
+		assert.Zero(t, time.Since(start))
+		c.Close()
+	})
+}

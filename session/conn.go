@@ -429,6 +429,7 @@ func (c *Conn) sleepParked(w *waiter, d *deadline) {
 	if w == &c.rd && !spun {
 		c.core.dry = true
 		c.core.dryUp()
+		c.finalize() // if that has failed, nothing else would wake us
 	}
 	if spun {
 		w.unpark()
@@ -451,6 +452,9 @@ func (c *Conn) sleepParked(w *waiter, d *deadline) {
 	}
 	if c.core.poll() > 0 {
 		c.signal()
+	}
+	if w == &c.rd && spun {
+		c.core.dryUp() // what the spinner found was nothing to read, and may never be, or we are not told that
 	}
 	c.finalize()
 }

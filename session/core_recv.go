@@ -210,7 +210,8 @@ func (c *core) repost(gen, slot int) {
 // count as well, as the peer may wait for credits with just half of them out.
 func (c *core) creditIfDue() {
 	due := c.owed > 1 && c.owed+c.lent >= c.recv[c.cur].count/2
-	low := c.repay && c.owed > 0 && c.recv[0].posted+c.recv[1].posted-c.owed < controlReserve
+	// What is held waits for dry, which takes a credit, whatever the peer has spent its last ones on.
+	low := (c.repay || c.told && len(c.held) > 0) && c.owed > 0 && c.recv[0].posted+c.recv[1].posted-c.owed < controlReserve
 	if (due || low) && c.win.credits > 0 && c.slotFree() && !c.ended && (!c.abortSent || c.muted) {
 		c.post(kindCredit, 0, 0, 0, nil, low)
 	}

@@ -56,6 +56,8 @@ func (c *core) post(k kind, flags uint8, arg uint64, fixed int, body []byte, sol
 		h.flags |= flagWant
 		c.flow, c.told = true, true
 	}
+	// What leaves too little for a control message wakes the peer, which may have to pay it back, see credit.go.
+	solicited = solicited || !c.win.control()
 	n := headerSize + fixed
 	h.put(c.scratch[:])
 	s := provider.Send{Context: inlineContext, Solicited: solicited}

@@ -9,6 +9,9 @@ package session
 // unable to send another is paid back at once, as unread data may hold up the rest. And since it otherwise takes two
 // messages at least to provoke one kindCredit, two idle sides do not exchange them for ever.
 //
+// A side that holds bytes back until dry comes pays back any message of a peer that has no credit left to say it with, even a
+// kindCredit. That ends as well, as the peer has three credits then, and has to spend two before it happens again.
+//
 // Data leaves one credit more than a control message needs: where data is stalled both ways, control messages and the
 // credits for them cross, and each side's kindCredit, which is not paid back itself, costs it one.
 const (
