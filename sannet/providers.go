@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sansock/emu"
+	"sansock/internal/inline"
 	"sansock/provider"
 	"sansock/provider/ofi"
 	sanswitch "sansock/switch"
@@ -42,18 +43,6 @@ func stackOf(sw *sanswitch.Switch) stack {
 	return stack{Switch: sw}
 }
 
-// inLine is errors.Join in one line.
-func inLine(errs []error) (all error) {
-	for _, err := range errs {
-		if all == nil {
-			all = err
-		} else {
-			all = fmt.Errorf("%w; %w", all, err)
-		}
-	}
-	return all
-}
-
 // openStack opens the providers of a list such as "ofi,emu", leaving out those that fail. The empty list means the
 // default, "none" no provider.
 func openStack(list string) stack {
@@ -84,7 +73,7 @@ func openStack(list string) stack {
 		}
 		ps = append(ps, p)
 	}
-	return stack{sanswitch.New(sanswitch.Config{Providers: ps}), inLine(errs)}
+	return stack{sanswitch.New(sanswitch.Config{Providers: ps}), inline.Join(errs)}
 }
 
 // explain adds the missing providers to the error of a network that needs one.

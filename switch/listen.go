@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"syscall"
 
+	"sansock/internal/inline"
 	"sansock/provider"
 )
 
@@ -172,18 +172,6 @@ func (s *Switch) binds(tcp string, local netip.Addr) ([]bind, error) {
 	return found, err
 }
 
-// inLine is errors.Join in one line.
-func inLine(errs []error) (all error) {
-	for _, err := range errs {
-		if all == nil {
-			all = err
-		} else {
-			all = fmt.Errorf("%w; %w", all, err)
-		}
-	}
-	return all
-}
-
 // listenSANs listens at local on every SAN that serves it, all with the same port, and tells what kept it from
 // listening on some.
 func (s *Switch) listenSANs(tcp string, local netip.AddrPort) (sans []sanListener, why Reason, err error) {
@@ -208,5 +196,5 @@ func (s *Switch) listenSANs(tcp string, local netip.AddrPort) (sans []sanListene
 	if len(errs) == 0 {
 		return sans, ReasonSAN, nil
 	}
-	return sans, reasonOf(errs[0]), inLine(errs)
+	return sans, reasonOf(errs[0]), inline.Join(errs)
 }
