@@ -133,10 +133,7 @@ func (c *Conn) ReadBuffer() (*Buffer, error) {
 // piece takes the next piece of the stream, waiting for it. It needs mu.
 func (c *Conn) piece() (item, error) {
 	c.reading.begin(&c.mu)
-	defer func() {
-		c.reads++
-		c.reading.end()
-	}()
+	defer c.reading.end()
 	err := c.start(&c.rdl)
 	for err == nil {
 		if c.closed.Load() {

@@ -44,7 +44,6 @@ type Conn struct {
 	epClosed bool
 	opening  bool          // an address is being opened for a new end: one at a time, whatever the peer says
 	reading  turn          // of Reads: the one whose turn it is will see to what arrives
-	reads    uint32        // Reads that have ended
 	writing  turn          // of Writes
 	linger   int           // SetLinger; -1: default
 	over     chan struct{} // closed when the endpoint is; nil unless Close waits for it
@@ -141,7 +140,6 @@ func (c *Conn) Read(p []byte) (int, error) {
 	if err == nil {
 		n, err = c.read(p)
 	}
-	c.reads++
 	c.reading.end()
 	err = c.closing(err)
 	c.unlock()

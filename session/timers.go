@@ -19,7 +19,7 @@ type timers struct {
 	shrink    *time.Timer
 	quiet     uint64 // messages received when shrink was started
 
-	soonReads uint32 // Conn.reads when soon was set
+	soonReads uint32 // turns of Reads that had ended when soon was set
 
 	soonSet, stuckSet, shrinkSet bool
 }
@@ -50,7 +50,7 @@ func (c *Conn) later() {
 	if t.soonSet {
 		return
 	}
-	t.soonSet, t.soonReads = true, c.reads
+	t.soonSet, t.soonReads = true, c.reading.ended
 	if t.soon == nil {
 		t.soon = time.AfterFunc(laterDelay, c.soon)
 	} else {
@@ -70,7 +70,7 @@ func (c *Conn) soon() {
 	if c.core.poll() == 0 && c.core.late != nil {
 		c.core.pump()
 	}
-	if c.reads == c.timers.soonReads {
+	if c.reading.ended == c.timers.soonReads {
 		c.background()
 	}
 }

@@ -7,6 +7,7 @@ import "sync"
 type turn struct {
 	taken   bool
 	waiting int32
+	ended   uint32 // turns that have
 	free    *sync.Cond
 }
 
@@ -24,6 +25,7 @@ func (t *turn) begin(mu *sync.Mutex) {
 
 func (t *turn) end() {
 	t.taken = false
+	t.ended++
 	if t.waiting > 0 {
 		t.free.Signal()
 	}
