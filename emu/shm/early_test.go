@@ -362,8 +362,8 @@ func TestInboxForeseen(t *testing.T) {
 	}
 }
 
-// Who armed before the acceptance is woken by what comes after it.
-func TestArmedBeforeAcceptance(t *testing.T) {
+// dialed is the dialing end of a connection.
+func dialed(t *testing.T) *endpoint {
 	from, at := bindTo(t, func(r *Request) error {
 		e, err := r.Accept(context.Background())
 		if err == nil {
@@ -373,8 +373,13 @@ func TestArmedBeforeAcceptance(t *testing.T) {
 	})
 	ep, err := from.Dial(context.Background(), at, at)
 	require.NoError(t, err)
-	defer ep.Close()
-	e := ep.(*endpoint)
+	t.Cleanup(func() { ep.Close() })
+	return ep.(*endpoint)
+}
+
+// Who armed before the acceptance is woken by what comes after it.
+func TestArmedBeforeAcceptance(t *testing.T) {
+	e := dialed(t)
 	require.False(t, e.Arm(provider.WakeAny))
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -402,17 +407,7 @@ func TestNothingBetweenRequestAndAcceptance(t *testing.T) {
 // The last event is the last that a side touches of the peer's inbox: the peer may use that for another connection as soon as it
 // has seen it.
 func TestNothingAfterTheEnd(t *testing.T) {
-	from, at := bindTo(t, func(r *Request) error {
-		e, err := r.Accept(context.Background())
-		if err == nil {
-			t.Cleanup(func() { e.Close() })
-		}
-		return err
-	})
-	ep, err := from.Dial(context.Background(), at, at)
-	require.NoError(t, err)
-	defer ep.Close()
-	e := ep.(*endpoint)
+	e := dialed(t)
 	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	require.NoError(t, err)
 	defer unix.Munmap(page)

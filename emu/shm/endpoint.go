@@ -309,9 +309,7 @@ func (e *endpoint) sendFailed(s *provider.Send, st provider.Status) {
 
 // emit gives the peer an event. Called with mu held.
 func (e *endpoint) emit(k kind, arg uint8, n int, flag uint64, urgent bool) {
-	published()
-	e.out.events[e.events%slots].Swap(packEvent(k, arg, n, flag, e.events)) // see words
-	e.events++
+	e.give(k, arg, n, flag)
 	if k == evRequest {
 		e.l.post(e.id) // the device works for it, whether or not anybody sleeps
 		return
@@ -325,6 +323,13 @@ func (e *endpoint) emit(k kind, arg uint8, n int, flag uint64, urgent bool) {
 	if (mode == provider.WakeAny || mode == provider.WakeSolicited && urgent) && e.out.arm.CompareAndSwap(w, 0) {
 		e.ringFor(w)
 	}
+}
+
+// give stores an event for the peer, who may not look for it. Called with mu held.
+func (e *endpoint) give(k kind, arg uint8, n int, flag uint64) {
+	published()
+	e.out.events[e.events%slots].Swap(packEvent(k, arg, n, flag, e.events)) // see words
+	e.events++
 }
 
 // lockDrained takes mu and all that has arrived.

@@ -40,9 +40,7 @@ func (e *endpoint) tell(cause provider.Status) {
 		// The arming is taken before the last event, after which the inbox may be another connection's. A peer that arms
 		// between the two, and does not see the event, is rung by the reaper.
 		w := e.takeArming()
-		published()
-		e.out.events[e.events%slots].Swap(packEvent(evFin, 0, int(cause), 0, e.events)) // see words
-		e.events++
+		e.give(evFin, 0, int(cause), 0)
 		if w != 0 {
 			e.ringFor(w)
 		} else {
