@@ -22,7 +22,8 @@ import "net/netip"
 // not call Close, the messages that had arrived are reported first, every operation that
 // is posted completes with StatusAborted (or the status that describes the cause), and last of all comes one
 // completion with OpDisconnect. Its status is StatusDisconnected where the peer has closed or nothing else is known,
-// and otherwise says what ended the connection; it is never StatusOK or StatusAborted.
+// and otherwise says what ended the connection; it is never StatusOK or StatusAborted. Providers that have an
+// Appender say StatusExited, or StatusExitedUnread, where the peer's process has ended without closing, however that came about.
 // Posting afterwards fails with StatusDisconnected.
 //
 // An access that the owner of the memory refuses (StatusAccess, for a wrong key, bounds or right) may end the
@@ -108,6 +109,10 @@ type Send struct {
 
 	// Solicited wakes a peer that armed for WakeSolicited.
 	Solicited bool
+
+	// Open lets the message grow by Appender.Append until the peer takes it, which is when its Poll reports it. Providers
+	// without that extension ignore it.
+	Open bool
 }
 
 // IsInline reports whether the message comes from Inline. Such a send has no completion

@@ -64,3 +64,22 @@ type Sleeper interface {
 	// function may call it.
 	Interrupt()
 }
+
+// GUIDAppender is {3D7A51C4-90E2-4B0F-B6C8-1F52E7A90D63}, an identifier of our own; the extension is an Appender.
+var GUIDAppender = GUID{0x3D, 0x7A, 0x51, 0xC4, 0x90, 0xE2, 0x4B, 0x0F, 0xB6, 0xC8, 0x1F, 0x52, 0xE7, 0xA9, 0x0D, 0x63}
+
+// Appender is an optional extension of providers whose messages lie in the receiver's memory as soon as PostSend returns, so
+// that they outlive their sender. A message that was sent with Send.Open, and that the peer has not taken yet, can
+// still grow there.
+type Appender interface {
+	// Append adds p to the message that this endpoint has sent last, and reports whether it did. It does not where that
+	// message was not sent with Send.Open, its receive has no room for p, the peer has taken it, the connection
+	// has ended, or for reasons of the provider's own; then nothing has changed. The peer's completion has the
+	// length of the whole message. Nobody is woken, as the message itself has done that. p may be used again.
+	Append(p []byte) bool
+
+	// Unread says whether the application has yet to read bytes that this end has taken. Nobody asks while this process lives.
+	// Should it end, the peer's OpDisconnect says StatusExitedUnread if unread was true last, or if a message sent
+	// with Send.Open has not been taken; otherwise StatusExited. After Close it does nothing.
+	Unread(unread bool)
+}

@@ -32,6 +32,8 @@ const (
 	StatusLink                // the link or the device failed; syscall.ENETDOWN
 	StatusUnsupported         // not offered by this provider; errors.ErrUnsupported
 	StatusClosed              // closed on this side; net.ErrClosed
+	StatusExited              // the peer's process has ended; all that it sent is here, and its application had read everything
+	StatusExitedUnread        // likewise, but it had not; syscall.ECONNRESET
 	statuses
 )
 
@@ -56,6 +58,8 @@ var statusText = [statuses]string{
 	StatusLink:         "link failed",
 	StatusUnsupported:  "unsupported",
 	StatusClosed:       "closed",
+	StatusExited:       "the peer's process has ended",
+	StatusExitedUnread: "the peer's process has ended with unread data",
 }
 
 // Error returns the meaning in words.
@@ -69,7 +73,7 @@ func (s Status) Error() string {
 // Is makes errors.Is find the standard error of the same meaning.
 func (s Status) Is(target error) bool {
 	switch s {
-	case StatusDisconnected:
+	case StatusDisconnected, StatusExitedUnread:
 		return target == syscall.ECONNRESET
 	case StatusAccess:
 		return target == syscall.EACCES

@@ -1,0 +1,28 @@
+package alarm
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestAlarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a Alarm
+		var at []time.Duration
+		start := time.Now()
+		ring := func() { at = append(at, time.Since(start)) }
+		a.Stop() // never set
+		a.Set(time.Second, ring)
+		a.Set(3*time.Second, ring) // moves it
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		a.Set(time.Second, ring)
+		a.Stop()
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []time.Duration{3 * time.Second}, at)
+	})
+}
