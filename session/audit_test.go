@@ -14,12 +14,12 @@ func audit(w *fakeWire, ends [2]*modelEnd) error {
 		if err := sane(&r.core); err != nil {
 			return fmt.Errorf("end %d: %w", i, err)
 		}
-		if r.err != nil || s.err != nil || r.done || s.done {
+		if r.err != nil || s.err != nil || isDone(&r.core) || isDone(&s.core) {
 			continue
 		}
 		posted := r.recv[0].posted + r.recv[1].posted
-		credits := s.win.credits + r.owed
-		if r.growWanted {
+		credits := s.win.credits + r.ungranted
+		if r.wanted(letterGrow) || r.wanted(letterShrink) {
 			credits += r.recv[r.cur].count
 		}
 		grants := func(b []byte) {

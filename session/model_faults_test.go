@@ -26,10 +26,10 @@ type faultEnd struct {
 }
 
 func (e *faultEnd) finalize() {
-	if !e.core.done || e.epClosed {
+	if !isDone(&e.core) || e.epClosed {
 		return
 	}
-	if e.inFlight > 0 && !e.ended && e.patience > 0 {
+	if e.inFlight > 0 && e.line.state != lineEnded && e.patience > 0 {
 		e.patience--
 		return
 	}
@@ -43,11 +43,8 @@ func (e *faultEnd) closeEndpoint() {
 	e.epClosed = true
 	e.lock()
 	e.ep.Close()
-	e.ended, e.core.done = true, true
-	e.poll()
-	e.dropInbound()
-	e.dropOutbound()
-	if e.core.err == nil && !e.core.eof && !e.closed {
+	e.lineClosed()
+	if e.core.err == nil && e.core.reading != readEOF && !e.closed {
 		e.core.err = syscall.ECONNRESET
 	}
 }
@@ -63,7 +60,7 @@ func (e *faultEnd) closeApp(drop bool) {
 	}
 	e.lock()
 	if drop {
-		e.abort(abortReset)
+		e.drop()
 	} else {
 		e.close()
 	}
@@ -149,7 +146,7 @@ func runModelFaults(t testing.TB, seed uint64) {
 				require.Equal(t, e.accepted, o.read, "end %d is told of the end of the stream", 1-i)
 			}
 			if !e.epClosed && !e.closed && e.core.err == nil && e.writeErr != nil {
-				require.True(t, e.core.peerGone, "end %d: %v", i, e.writeErr)
+				require.True(t, e.core.peer != peerThere, "end %d: %v", i, e.writeErr)
 			}
 		}
 	}
@@ -162,7 +159,7 @@ func runModelFaults(t testing.TB, seed uint64) {
 		case 1:
 			e.closeApp(false)
 		case 2:
-			if !e.closed && !e.epClosed && !e.reset {
+			if !e.closed && !e.epClosed && !isBroken(&e.core) {
 				e.lock()
 				e.closeRead()
 				e.deafened = true
