@@ -37,8 +37,8 @@ func (c *core) shrink() {
 
 func (c *core) changeLevel(to int) bool {
 	other := c.cur ^ 1
-	if c.recv[other].live() || c.wanted(letterGrow) || c.wanted(letterShrink) || c.err != nil ||
-		c.line.state == lineEnded || c.life >= lifeAborting {
+	if c.recv[other].live() || !c.announced || c.err != nil ||
+		c.line.state >= lineQuiet || c.life >= lifeAborting {
 		return false
 	}
 	if err := c.recv[other].open(c.ep, other, c.levels[to]); err != nil {
@@ -61,6 +61,6 @@ func (c *core) changeLevel(to int) bool {
 		c.want(letterGrow)
 	}
 	c.cur, c.level, c.sinceGrow = other, to, 0
-	c.growAt = 0
+	c.growAt, c.announced = 0, false
 	return true
 }

@@ -304,8 +304,8 @@ func memory(c *core) (own int) {
 
 const itemSize = 64
 
-// sane checks what holds at all times.
-func sane(c *core) error {
+// sane checks what holds at all times. moved is what a hand-over may have moved from receive buffers into our own.
+func sane(c *core, moved ...int) error {
 	queued, spilled, held := 0, 0, [2]int{}
 	for i := range c.queue.Len() {
 		it := c.queue.At(i)
@@ -321,7 +321,7 @@ func sane(c *core) error {
 		return fmt.Errorf("%d bytes are queued, not %d", queued, c.queued)
 	case spilled != c.spilled:
 		return fmt.Errorf("%d bytes are in buffers of our own, not %d", spilled, c.spilled)
-	case spilled > c.readBuffer+ownPiece:
+	case spilled > c.readBuffer+ownPiece+sum(moved):
 		return fmt.Errorf("%d bytes are in buffers of our own, allowed are %d", spilled, c.readBuffer)
 	case held[0]+held[1]+c.lent != c.recv[0].held+c.recv[1].held:
 		return fmt.Errorf("%v receive buffers are queued and %d lent, not %d, %d", held, c.lent, c.recv[0].held, c.recv[1].held)
@@ -331,4 +331,11 @@ func sane(c *core) error {
 		return errors.New("on the fast path, and must not be")
 	}
 	return nil
+}
+
+func sum(ns []int) (total int) {
+	for _, n := range ns {
+		total += n
+	}
+	return total
 }

@@ -42,15 +42,16 @@ func runModelHandover(t testing.TB, a, b provider.Attributes, seed uint64, fault
 	ends := newModelEnds(t, w, seed, cfg)
 	w.faults = faults
 	r := fakeRand(seed + 3000)
+	moved := 2 * max(a.Buffered, b.Buffered, busyReceives*busyBuffer)
 	step := func() {
 		ends[r.IntN(2)].step(w)
 		for _, e := range ends {
 			find(&e.core)
-			require.NoError(t, sane(&e.core))
+			require.NoError(t, sane(&e.core, moved))
 			require.NoError(t, e.core.err, "seed %d: broken %v", seed, w.broken)
 		}
 		if ends[0].line.state != lineQuiet && ends[1].line.state != lineQuiet {
-			require.NoError(t, audit(w, ends), "seed %d", seed)
+			require.NoError(t, audit(w, ends, moved), "seed %d", seed)
 		}
 	}
 	for range 6 {
@@ -107,7 +108,7 @@ func runModelHandover(t testing.TB, a, b provider.Attributes, seed uint64, fault
 		require.NotNil(t, s.ticket, "seed %d: the peer does not stop: %v %v", seed, describe(ends), wireState(w))
 		w = handOver(t, w, &ends, i, cfg)
 	}
-	endModel(t, w, ends, seed)
+	endModel(t, w, ends, seed, moved)
 }
 
 // handOver moves end i, which has the other's ticket, to another wire, which it returns.

@@ -50,6 +50,7 @@ const (
 type rx struct {
 	recv        [2]receives // one in use, the other retired or empty
 	cur         int         // the one in use
+	announced   bool        // the peer knows of it
 	levels      []level
 	level       int  // of the one in use
 	sinceGrow   int  // bytes received at this level
@@ -92,7 +93,7 @@ const (
 const controlSize = headerSize + offerSize
 
 func newLine(ep provider.Endpoint, a provider.Attributes) line {
-	l := line{ep: ep, attr: a, offers: features, rx: rx{levels: levels(a)}}
+	l := line{ep: ep, attr: a, offers: features, rx: rx{levels: levels(a), announced: true}}
 	l.appender = extension[provider.Appender](ep, provider.GUIDAppender)
 	if a.MaxRDMAs > 1 { // else a read of ours might find a write in its place
 		l.reader = extension[provider.RDMAReader](ep, provider.GUIDRDMARead)
@@ -166,6 +167,7 @@ func (l *line) postResize(flags uint8) {
 	r := &l.recv[l.cur]
 	h := header{kind: kindResize, flags: flags, arg: uint64(r.size) | uint64(l.ungranted)<<32, credits: uint16(r.count)}
 	l.grant()
+	l.announced = true
 	l.emit(h, 0, nil, true)
 }
 
@@ -303,7 +305,11 @@ func (l *line) postBuffer(r provider.Region, n int) bool {
 // application keeps count as well, as the peer may wait for credits with just half of them out.
 func (l *line) creditIfDue() {
 	due := l.ungranted > 1 && l.ungranted+l.lent >= l.recv[l.cur].count/2
-	low := l.replenish && l.ungranted > 0 && l.recv[0].posted+l.recv[1].posted-l.ungranted < controlReserve
+	granted := l.recv[l.cur^1].posted - l.ungranted // what the peer has
+	if l.announced {
+		granted += l.recv[l.cur].posted
+	}
+	low := l.replenish && l.ungranted > 0 && granted < controlReserve
 	if (due || low) && l.canCredit() {
 		l.post(kindCredit, 0, 0, 0, nil, low)
 	}

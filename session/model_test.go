@@ -376,7 +376,7 @@ func runModel(t testing.TB, a, b provider.Attributes, seed uint64, faults func(s
 }
 
 // endModel has everybody finish what is under way, end the stream, and read all.
-func endModel(t testing.TB, w *fakeWire, ends [2]*modelEnd, seed uint64) {
+func endModel(t testing.TB, w *fakeWire, ends [2]*modelEnd, seed uint64, moved ...int) {
 	for i := 0; ; i++ {
 		if i > 20000 {
 			t.Fatalf("seed %d: stuck, broken %v: %v%v", seed, w.broken, describe(ends), wireState(w))
@@ -393,7 +393,7 @@ func endModel(t testing.TB, w *fakeWire, ends [2]*modelEnd, seed uint64) {
 			e.stepTakeUrgent()
 			w.ends[e.dir].deliver()
 			e.look()
-			require.NoError(t, audit(w, ends), "seed %d, round %d", seed, i)
+			require.NoError(t, audit(w, ends, moved...), "seed %d, round %d", seed, i)
 		}
 		if ends[0].eof && ends[1].eof {
 			break

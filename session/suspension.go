@@ -93,7 +93,7 @@ func (c *core) sendSuspend() bool {
 	switch {
 	case s == nil || s.state != suspDue:
 		return true
-	case c.wanted(letterGoOn) || !c.quiet() || !c.roomFor(ticketSize):
+	case c.wanted(letterGoOn) || !c.announced || !c.quiet() || !c.roomFor(ticketSize):
 		return false
 	}
 	s.state = suspSent
