@@ -24,13 +24,16 @@
 // Not more than one in ten may, and not more than one in ten of those to functions and methods. Files
 // of one layer use each other freely.
 //
+// Locks: where fields of a struct say which mutex guards them, in a form that gVisor's checklocks
+// reads, each field has a line of its own.
+//
 // # Layers
 //
 // Those of this program:
 //
-//	load.go objects.go     packages, and what their names stand for
-//	sizes.go layers.go     what is measured
-//	main.go                the command
+//	load.go objects.go              packages, and what their names stand for
+//	sizes.go layers.go locks.go     what is looked at
+//	main.go                         the command
 package main
 
 import (
@@ -39,6 +42,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 )
 
 // errFound says that problems were found, and printed.
@@ -71,7 +75,7 @@ func run(args []string, out io.Writer) error {
 	var found error
 	for _, p := range packages {
 		s, l := sizesOf(p), layersOf(p)
-		for _, problem := range append(s.problems(), l.problems()...) {
+		for _, problem := range slices.Concat(s.problems(), l.problems(), lockProblems(p)) {
 			fmt.Fprintf(out, "%s: %s\n", p.name, problem)
 			found = errFound
 		}

@@ -211,6 +211,42 @@ func TestAlmostAllDown(t *testing.T) {
 	}
 }
 
+// TestLocks: only a struct with an annotation needs a line for each field.
+func TestLocks(t *testing.T) {
+	inModule(t, map[string]string{"a.go": `package m
+
+import "sync"
+
+type free struct {
+	mu   sync.Mutex // guards all
+	a, b int
+}
+
+type guarded struct {
+	a, b int
+	mu   sync.Mutex
+	// c is the third.
+	//
+	// +checklocks:mu
+	c int
+}
+
+func f() {
+	var _ struct {
+		mu   sync.Mutex
+		a, b int
+		c    int // +checklocks:mu
+	}
+}
+`})
+	lines, err := checked(t, ".")
+	require.ErrorIs(t, err, errFound)
+	assert.Equal(t, []string{
+		"example.com/m: a.go:11: a and b share a line in a struct with guarded fields",
+		"example.com/m: a.go:22: a and b share a line in a struct with guarded fields",
+	}, lines)
+}
+
 // TestNoPackages: nothing to check is nothing wrong.
 func TestNoPackages(t *testing.T) {
 	lines, err := checked(t)
