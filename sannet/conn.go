@@ -27,7 +27,8 @@ type Conn struct {
 	closed  atomic.Bool // for options that do not reach the session
 	cleanup runtime.Cleanup
 
-	mu        sync.Mutex // guards keepAlive, and the order in which changes of it reach the session
+	mu sync.Mutex // also for the order in which changes of keepAlive reach the session, whose lock is below it
+	// +checklocks:mu
 	keepAlive net.KeepAliveConfig
 }
 

@@ -7,8 +7,10 @@ import (
 
 // deadline is a point in time that can be moved while it is waited for. The zero deadline never comes.
 type deadline struct {
-	mu      sync.Mutex
-	at      time.Time
+	mu sync.Mutex // a leaf
+	// +checklocks:mu
+	at time.Time
+	// +checklocks:mu
 	changed chan struct{} // closed, and forgotten, when at is set
 }
 

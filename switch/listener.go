@@ -36,8 +36,7 @@ type Listener struct {
 	ctx   context.Context
 	close context.CancelFunc
 
-	mu     sync.Mutex
-	closed bool
+	closed atomic.Bool
 }
 
 // arrival is what Accept returns.
@@ -156,14 +155,12 @@ func (l *Listener) Close() error {
 	return l.opError("close", net.ErrClosed)
 }
 
-// shut closes the listener, and reports false if it was closed before.
+// shut closes the listener, and reports false if it was closed before. It holds no lock: a provider that calls for another
+// connection may be under one of those that it ends, and shut a drained listener.
 func (l *Listener) shut() (bool, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
+	if l.closed.Swap(true) {
 		return false, nil
 	}
-	l.closed = true
 	l.close()
 	closeAll(l.sans)
 	l.queue.close()

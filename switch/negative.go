@@ -12,10 +12,12 @@ const maxNegatives = 1024
 
 // negatives remembers the destinations that could not be reached over a SAN, and why.
 type negatives struct {
-	first, ttl time.Duration // the first pause, and the longest
+	first time.Duration // the first pause
+	ttl   time.Duration // the longest
 
-	mu sync.Mutex
-	m  map[netip.AddrPort]negative
+	mu sync.Mutex // a leaf
+	// +checklocks:mu
+	m map[netip.AddrPort]negative
 }
 
 // negative is what is remembered of a destination.
@@ -115,7 +117,9 @@ func (n *negatives) won(dst netip.AddrPort) {
 	delete(n.m, dst)
 }
 
-// shrink makes room for one. It needs to be called with locked mutex.
+// shrink makes room for one.
+//
+// +checklocks:n.mu
 func (n *negatives) shrink(now time.Time) {
 	for dst, neg := range n.m {
 		if n.stale(neg, now) {

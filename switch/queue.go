@@ -15,18 +15,25 @@ const grace = 50 * time.Millisecond
 
 // queue has the connections of a listener that were requested over SANs and not accepted yet, in the order of the requests.
 type queue struct {
-	maxWaiting, maxHalfOpen int
+	maxWaiting  int
+	maxHalfOpen int
 
 	// changed has a token after every change that may matter to next.
 	changed chan struct{}
 
-	mu       sync.Mutex // nothing is called with it held
-	slots    []*slot
-	halfOpen int     // slots that are not ready
-	stirred  []*slot // those that somebody should advance
-	timer    *time.Timer
-	timing   bool // timer runs
-	closed   bool
+	mu sync.Mutex // a leaf
+	// +checklocks:mu
+	slots []*slot
+	// +checklocks:mu
+	halfOpen int // slots that are not ready
+	// +checklocks:mu
+	stirred []*slot // those that somebody should advance
+	// +checklocks:mu
+	timer *time.Timer
+	// +checklocks:mu
+	timing bool // timer runs
+	// +checklocks:mu
+	closed bool
 }
 
 // slot is a connection in the queue.
@@ -145,8 +152,9 @@ func (q *queue) watch(expired func()) {
 	}
 }
 
-// due is how long the first of the slots has left that are set up here, 0 if there are none. It needs to be called with
-// locked mutex.
+// due is how long the first of the slots has left that are set up here, 0 if there are none.
+//
+// +checklocks:q.mu
 func (q *queue) due() (d time.Duration) {
 	for _, s := range q.slots {
 		if s.opening != nil && !s.ready && !s.expired {
@@ -210,7 +218,9 @@ func (q *queue) empty() bool {
 	return len(q.slots) == 0
 }
 
-// drop needs to be called with locked mutex.
+// drop takes s out of the queue.
+//
+// +checklocks:q.mu
 func (q *queue) drop(s *slot) {
 	if i := slices.Index(q.slots, s); i >= 0 {
 		q.slots = slices.Delete(q.slots, i, i+1)

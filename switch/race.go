@@ -24,12 +24,17 @@ type race struct {
 	// abort ends a connection that nobody wants.
 	abort func(Result)
 
-	mu      sync.Mutex
-	timer   *time.Timer   // starts TCP; nil once that has been started, or is not wanted any more
+	mu sync.Mutex // a leaf, but for the locks of contexts
+	// +checklocks:mu
+	timer *time.Timer // starts TCP; nil once that has been started, or is not wanted any more
+	// +checklocks:mu
 	tcpDone chan struct{} // closed when TCP has an outcome; nil: it was not started
-	outcome *outcome      // TCP's
-	over    bool          // nobody wants it
-	beaten  bool          // it called the SAN off
+	// +checklocks:mu
+	outcome *outcome // TCP's
+	// +checklocks:mu
+	over bool // nobody wants it
+	// +checklocks:mu
+	beaten bool // it called the SAN off
 }
 
 type outcome struct {
@@ -75,6 +80,8 @@ func (r *race) run(ctx context.Context) (res Result, sanErr, err error) {
 	if beaten {
 		sanErr = nil
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return r.outcome.Result, sanErr, r.outcome.err
 }
 

@@ -21,9 +21,12 @@ const (
 type table struct {
 	providers []provider.Provider // in order of preference
 
-	mu    sync.Mutex
-	ways  []way // longest prefix first, then in order of preference
-	err   error // why the ways of a provider are missing
+	mu sync.Mutex // above the providers' locks: they are asked with it held
+	// +checklocks:mu
+	ways []way // longest prefix first, then in order of preference
+	// +checklocks:mu
+	err error // why the ways of a provider are missing
+	// +checklocks:mu
 	asked time.Time
 }
 
@@ -94,7 +97,9 @@ func (t *table) find(look func([]way) []way) ([]way, error) {
 	return found, nil
 }
 
-// ask rebuilds the table if it is older than ttl. It needs to be called with locked mutex.
+// ask rebuilds the table if it is older than ttl.
+//
+// +checklocks:t.mu
 func (t *table) ask(ttl time.Duration) bool {
 	if now := time.Now(); t.asked.IsZero() || now.Sub(t.asked) >= ttl {
 		t.asked = now
