@@ -103,6 +103,7 @@ func (c *Conn) WriteBuffer(b *Buffer, n int) (int, error) {
 		return 0, err
 	}
 	if b.ep == c.ep && b.region.Handle != 0 {
+		c.core.pump() // letters leave before data
 		c.core.out.buffer = b.region.Handle
 		defer func() { c.core.out.buffer = 0 }()
 		if c.core.sendBuffer(b.region, n) {
@@ -115,9 +116,7 @@ func (c *Conn) WriteBuffer(b *Buffer, n int) (int, error) {
 
 // bufferSent waits until the provider is done with the memory of a message. It needs mu.
 func (c *Conn) bufferSent(n int) (int, error) {
-	for c.core.buffer == bufferOut && !c.epClosed {
-		c.sleepUntil(&c.wr.waiter, &deadlineNever)
-	}
+	c.sleepUntil(&c.wr.waiter, &deadlineNever, func() bool { return c.core.buffer != bufferOut })
 	c.core.buffer = bufferNone
 	return n, nil
 }

@@ -93,8 +93,11 @@ func (c *Conn) shutdown() error {
 	return nil
 }
 
-// finalize closes the endpoint when the core is done with it. It needs mu.
+// finalize sends what is due, and closes the endpoint when the core is done with it. It needs mu.
 func (c *Conn) finalize() {
+	if !c.core.fast {
+		c.core.pump()
+	}
 	if !c.core.finished() || c.epClosed {
 		return
 	}
@@ -110,6 +113,7 @@ func (c *Conn) closeEndpoint() {
 	if c.epClosed {
 		return
 	}
+	c.core.pump() // the last word, if there is one
 	c.epClosed = true
 	c.ep.Close()
 	c.move.stop()

@@ -1,12 +1,111 @@
 package session
 
 import (
+	"encoding/binary"
 	"syscall"
-
-	pool "github.com/libp2p/go-buffer-pool"
 
 	"sansock/provider"
 )
+
+// poll takes completions and acts on them. It returns how many there were.
+func (c *core) poll() int {
+	total := 0
+	for {
+		n := c.ep.Poll(c.cq[:])
+		for i := range n {
+			c.complete(&c.cq[i])
+		}
+		total += n
+		if n < len(c.cq) {
+			break
+		}
+	}
+	if !c.fast {
+		c.pump()
+	}
+	return total
+}
+
+func (c *core) complete(p *provider.Completion) {
+	if c.fast && p.Status == provider.StatusOK && c.completeFast(p) {
+		return
+	}
+	c.fast = false
+	switch p.Op {
+	case provider.OpRecv:
+		gen, slot := splitContext(p.Context)
+		c.recv[gen].posted--
+		if p.Status == provider.StatusOK && c.err == nil {
+			c.receive(gen, slot, p.Len)
+		}
+		c.note(failure(p.Status))
+	case provider.OpSend:
+		c.sendDone(p.Context)
+		if p.Status != provider.StatusOK && p.Status != provider.StatusAborted {
+			c.disconnected(p.Status)
+		}
+	case provider.OpRead:
+		c.note(c.pulled(p.Status))
+	case provider.OpWrite:
+		c.note(c.pushed(p.Status))
+	case provider.OpDisconnect:
+		c.disconnected(p.Status)
+	}
+}
+
+// note breaks the connection where an operation has failed.
+func (c *core) note(err error) {
+	if err != nil {
+		c.fail(err, abortFailed)
+	}
+}
+
+// completeFast is complete on the fast path. It reports false, and has done nothing, where p is something else than
+// bytes of the stream, or credits.
+func (c *core) completeFast(p *provider.Completion) bool {
+	switch p.Op {
+	case provider.OpRecv:
+		gen, slot := splitContext(p.Context)
+		r := &c.recv[gen]
+		if p.Len < headerSize || p.Len > r.size {
+			return false
+		}
+		buf := r.segment(slot).Bytes[:p.Len]
+		// The first half of the header in one look, as the peer may change it at any time.
+		h := binary.LittleEndian.Uint64(buf)
+		switch {
+		case h&0xffff == uint64(kindData)|flagOpen<<8 && p.Len > headerSize && h>>32 <= uint64(p.Len-headerSize):
+		case h>>32 != uint64(p.Len-headerSize):
+			return false
+		case h&0xffff == uint64(kindData) && p.Len > headerSize:
+		case h&0xffff == uint64(kindCredit) && p.Len == headerSize:
+		default:
+			return false
+		}
+		r.posted--
+		if credits := int(h >> 16 & 0xffff); credits > 0 {
+			if err := c.win.add(credits); err != nil {
+				c.fail(err, abortProtocol)
+				return true
+			}
+		}
+		c.received++
+		if p.Len == headerSize {
+			c.repost(gen, slot)
+			c.creditIfDue()
+		} else {
+			c.take(gen, slot, buf[headerSize:])
+		}
+		return true
+	case provider.OpSend:
+		if p.Context >= bufferContext || c.send.want != 0 {
+			return false
+		}
+		c.sendDone(p.Context)
+		return true
+	}
+	return false
+}
 
 // receive acts on one message, n bytes in a receive buffer. The peer may still be able to change these bytes: the header
 // is decoded once, and the payload is only copied.
@@ -36,9 +135,16 @@ func (c *core) receive(gen, slot, n int) {
 	default:
 		err = c.act(h, buf[headerSize:])
 	}
-	if err != nil {
+	switch err {
+	case nil:
+	case errUnwanted:
+		c.drop()
+	case syscall.ECONNRESET:
+		c.fail(err, abortReset)
+	default:
 		c.fail(err, abortProtocol)
-	} else if !kept {
+	}
+	if !kept {
 		c.repost(gen, slot)
 	}
 }
@@ -65,11 +171,11 @@ func (c *core) dataArrived(gen, slot int, payload []byte) (kept bool, err error)
 	case c.reading == readEOF || c.in.active:
 		return false, protocolError("data after the end, or in the middle of an offer")
 	case c.life >= lifeClosing:
-		c.drop() // nobody will read it: the peer has to know that it was lost
+		return false, errUnwanted
 	case len(payload) == 0:
 	case c.bothShut():
 		// As TCP: CloseRead alone drops what arrives, but with both directions closed it resets the connection.
-		c.fail(syscall.ECONNRESET, abortReset)
+		return false, syscall.ECONNRESET
 	case c.reading == readOpen:
 		c.take(gen, slot, payload)
 		return true, nil
@@ -203,139 +309,4 @@ func (c *core) take(gen, slot int, data []byte) {
 	c.sinceGrow += len(data)
 	c.arrived += uint64(len(data))
 	c.queue.Push(item{data: data, gen: int32(gen), slot: int32(slot)})
-}
-
-// repost gives a receive buffer to the provider again. The credit for it goes out with the next message.
-func (c *core) repost(gen, slot int) {
-	r := &c.recv[gen]
-	if r.retired || c.line.state == lineEnded || c.life == lifeDone {
-		r.release(c.ep)
-		return
-	}
-	p := provider.Recv{Context: recvContext(gen, slot), Buffer: r.segment(slot)}
-	if err := c.ep.PostRecv(p); err != nil {
-		if s := provider.StatusOf(err); s != provider.StatusDisconnected && s != provider.StatusClosed {
-			c.fail(err, abortFailed)
-		}
-		return
-	}
-	r.posted++
-	c.ungranted++
-}
-
-// consumed gives the memory of a piece that was read back.
-func (c *core) consumed(it *item) {
-	if it.gen < 0 {
-		pool.Put(it.own)
-		return
-	}
-	c.recv[it.gen].held--
-	c.repost(int(it.gen), int(it.slot))
-}
-
-// readable reports that the Read can go on: read would return something, or an end, or its piece has ended.
-func (c *core) readable() bool {
-	if c.in.busy && c.in.user {
-		return false
-	}
-	return c.queue.Len() > 0 || c.in.ready() || c.reading != readOpen || c.err != nil || c.line.state == lineEnded
-}
-
-// read moves received data into p. When it returns 0 and no error, there is nothing yet, or an offer that can be pulled.
-func (c *core) read(p []byte) (int, error) {
-	if c.queue.Len() == 0 {
-		c.poll()
-	}
-	n := 0
-	for n < len(p) && c.queue.Len() > 0 {
-		it := c.queue.Front()
-		m := copy(p[n:], it.data)
-		n += m
-		if it.gen < 0 {
-			c.spilled -= m
-			c.full = false
-		}
-		if m < len(it.data) {
-			it.data = it.data[m:]
-			break
-		}
-		c.consumed(it)
-		c.queue.Drop()
-	}
-	c.queued -= n
-	if n > 0 {
-		if c.peerBlocked && c.recv[0].held+c.recv[1].held == 0 {
-			c.peerBlocked = false // everything is taken: its Write goes on
-		}
-		c.creditIfDue()
-		return n, nil
-	}
-	if c.fast || c.in.active && c.reading != readShut {
-		return 0, nil
-	}
-	return 0, c.readEnd(c.line.state == lineEnded)
-}
-
-// lend takes the next piece out of the stream. It is given back by returned.
-func (c *core) lend() (it item, ok bool, err error) {
-	if c.queue.Len() == 0 {
-		c.poll()
-	}
-	if c.queue.Len() == 0 {
-		if c.in.active && c.reading != readShut {
-			return it, false, nil
-		}
-		return it, false, c.readEnd(c.line.state == lineEnded)
-	}
-	it = c.queue.Pop()
-	c.queued -= len(it.data)
-	if it.gen < 0 {
-		c.spilled -= len(it.data)
-		c.full = false
-		return it, true, nil
-	}
-	if c.lent++; c.lent > c.recv[c.cur].count/4 {
-		// Whoever keeps so many must not keep the peer from sending.
-		own := pool.Get(len(it.data))
-		copy(own, it.data)
-		c.returned(it)
-		it = item{data: own, own: own, gen: -1}
-	}
-	c.creditIfDue()
-	return it, true, nil
-}
-
-// returned takes back a piece that was lent.
-func (c *core) returned(it item) {
-	if it.gen >= 0 {
-		c.lent--
-	}
-	c.consumed(&it)
-	c.creditIfDue()
-}
-
-// spill moves received data out of the receive buffers into memory of our own, as far as the limit allows, so that a
-// Write of the peer goes on although nobody reads, as it would over TCP.
-func (c *core) spill() {
-	for i := range c.queue.Len() {
-		it := c.queue.Pop()
-		if it.gen < 0 || c.spilled+len(it.data) > c.readBuffer {
-			c.queue.Push(it)
-			continue
-		}
-		// In the first round the newest in the queue is not the one before it: what is still to be gone through is.
-		c.keep(it.data, i > 0)
-		c.consumed(&it)
-	}
-	c.peerBlocked = c.recv[0].held+c.recv[1].held > 0
-	c.full = c.peerBlocked
-}
-
-// markUnread has the provider know whether the application has yet to read something, for the case that this process
-// ends.
-func (c *core) markUnread() {
-	if unread := c.queue.Len() > 0 || c.in.active; unread != c.unread && c.appender != nil {
-		c.unread = unread
-		c.appender.Unread(unread)
-	}
 }

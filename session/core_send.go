@@ -51,7 +51,6 @@ func (c *core) write(p []byte) (int, error) {
 		n += m
 	}
 	c.written += uint64(n)
-	c.noteFault()
 	return n, nil
 }
 
@@ -88,8 +87,12 @@ func (c *core) writable() bool {
 
 // pump sends what became possible: letters in their order, then credits.
 func (c *core) pump() {
+	c.noteFault()
 	if c.line.state != lineEnded && !c.postLate() && c.life != lifeAborting {
 		return
+	}
+	if c.shrinking {
+		c.shrink()
 	}
 	switch {
 	case c.line.state >= lineShut:
@@ -100,9 +103,6 @@ func (c *core) pump() {
 	case c.life == lifeAborting:
 		c.sendAbort()
 		return
-	}
-	if c.shrinking {
-		c.shrink()
 	}
 	if c.due != 0 {
 		for l := range letters {
@@ -117,7 +117,6 @@ func (c *core) pump() {
 		return
 	}
 	c.creditIfDue()
-	c.noteFault()
 }
 
 // sendAbort tells the peer. Without a credit the end of the connection says the same.
@@ -212,9 +211,6 @@ func (c *core) block() {
 	if c.blocked() {
 		c.fast = false
 		c.want(letterBlocked)
-	}
-	if c.wanted(letterBlocked) && c.sendLetter(letterBlocked) {
-		c.cancel(letterBlocked)
 	}
 }
 

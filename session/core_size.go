@@ -49,7 +49,7 @@ func (c *core) changeLevel(to int) bool {
 			c.recv[other].release(c.ep)
 		} else {
 			// Half posted, and no way to take that back.
-			c.fail(err, abortFailed)
+			c.failed(err)
 		}
 		return false
 	}

@@ -376,6 +376,7 @@ func TestCloseWithUnreadDataResets(t *testing.T) {
 	d.write(0, []byte("unread"))
 	d.settle()
 	d.c[1].close()
+	d.pump()
 	assert.True(t, isDone(d.c[1]))
 	d.settle()
 	assert.True(t, isDone(d.c[0]))

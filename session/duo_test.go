@@ -36,6 +36,7 @@ func newDuo(t testing.TB, a, b provider.Attributes, cfg ...Config) *duo {
 // settle delivers and polls until nothing moves any more.
 func (d *duo) settle() {
 	d.t.Helper()
+	d.pump()
 	for range 100000 {
 		moved := false
 		for i, c := range d.c {
@@ -51,8 +52,16 @@ func (d *duo) settle() {
 	d.t.Fatal("the two ends never come to rest")
 }
 
+// pump sends what is due, as Conn does after each operation.
+func (d *duo) pump() {
+	for _, c := range d.c {
+		c.pump()
+	}
+}
+
 // deliver moves what end i has posted, and has both poll once.
 func (d *duo) deliver(i int) {
+	d.pump()
 	for d.w.ends[i].deliver() {
 	}
 	d.c[0].poll()
@@ -240,6 +249,7 @@ func (p *puppet) say(h header, payload ...[]byte) {
 // heard returns what the core has sent since the last call.
 func (p *puppet) heard() (hs []header, payloads [][]byte) {
 	p.t.Helper()
+	p.c.pump()
 	p.listen()
 	for _, b := range p.got {
 		h, err := parseHeader(b)

@@ -200,6 +200,7 @@ func TestHandoverViolations(t *testing.T) {
 			p := newPuppet(t, fakeAttr(), h, Config{Provider: fakeProvider{}})
 			if c.leaving {
 				require.NoError(t, p.c.suspend())
+				p.c.pump()
 			}
 			for i, m := range c.says {
 				require.NoError(t, p.c.err, "before message %d", i)
@@ -352,6 +353,7 @@ func TestHandoverCrossings(t *testing.T) {
 
 	p := start() // called off, and answered
 	require.NoError(t, p.c.suspend())
+	p.c.pump()
 	p.c.stay(p.c.susp)
 	require.Equal(t, []kind{kindSuspend, kindGoOn}, p.kinds())
 	p.say(header{kind: kindSuspended, arg: 1, credits: 2}, yes)
@@ -359,6 +361,7 @@ func TestHandoverCrossings(t *testing.T) {
 
 	p = start() // refused
 	require.NoError(t, p.c.suspend())
+	p.c.pump()
 	n, err := p.c.write([]byte("paused"))
 	require.NoError(t, err)
 	require.Zero(t, n)
@@ -412,6 +415,7 @@ func TestHandoverCrossings(t *testing.T) {
 
 	p = start() // both: the listening side goes, as the peer will know
 	require.NoError(t, p.c.suspend())
+	p.c.pump()
 	p.say(header{kind: kindSuspend, arg: 1, credits: 1})
 	require.Equal(t, active, p.c.susp.role)
 	p.say(header{kind: kindSuspended, arg: 1, credits: 1}, yes)

@@ -62,11 +62,9 @@ func (c *core) offered(id uint64, o offer) error {
 	case o.read && c.reader == nil:
 		return protocolError("offer to read without RDMA read")
 	case c.life >= lifeClosing:
-		c.drop()
-		return nil
+		return errUnwanted
 	case c.bothShut():
-		c.fail(syscall.ECONNRESET, abortReset) // as for data in messages
-		return nil
+		return syscall.ECONNRESET // as for data in messages
 	}
 	c.in.active, c.in.id, c.in.total, c.in.taken = true, id, o.total, 0
 	c.in.desc, c.in.read, c.in.revoked, c.in.direct = o.desc, o.read, false, true
@@ -118,7 +116,7 @@ func (c *core) behind() bool {
 
 // canPull reports that a piece may begin.
 func (c *core) canPull() bool {
-	return c.in.active && !c.in.busy && !c.in.revoked && c.line.state != lineEnded && c.life < lifeSettling
+	return c.in.active && !c.in.busy && !c.in.revoked && c.line.sound() && c.life < lifeSettling
 }
 
 // begin begins to fetch a piece into dst, which is a Read's if user. It reports whether that was possible. In read mode
@@ -139,13 +137,11 @@ func (c *core) begin(dst []byte, user bool) (op provider.RDMA, begun bool) {
 		c.stats.Fallbacks.ReceiveRegistration++
 		c.dropPiece()
 		c.endOffer(in.taken)
-		c.pump()
 		return op, false
 	}
 	in.busy = true
 	if !in.read {
 		c.want(letterTarget)
-		c.pump()
 		return op, true
 	}
 	return provider.RDMA{
@@ -194,27 +190,24 @@ func (c *core) pullPosted(err error) {
 	if err == nil {
 		return
 	}
-	c.failed(err)
-	c.noteFault()
+	c.sendFailed(err)
 	if c.in.busy { // else the endpoint was closed meanwhile
 		c.pieceEnded(0)
 	}
 }
 
 // pulled acts on the completion of an RDMA read.
-func (c *core) pulled(s provider.Status) {
-	if !c.in.busy {
-		return
-	}
-	if s == provider.StatusOK {
+func (c *core) pulled(s provider.Status) error {
+	n := 0
+	switch {
+	case !c.in.busy:
+		return nil
+	case s == provider.StatusOK:
 		c.stats.ReadTransfers++
-		c.pieceEnded(len(c.in.dst))
-		return
+		n = len(c.in.dst)
 	}
-	c.pieceEnded(0)
-	if !ending(s) {
-		c.fail(s, abortFailed)
-	}
+	c.pieceEnded(n)
+	return failure(s)
 }
 
 // wrote acts on the peer's word that it has written n bytes of the target.
@@ -311,10 +304,8 @@ func (c *core) stopPiece() {
 	case !c.in.busy:
 	case c.wanted(letterTarget):
 		c.pieceEnded(0) // the peer has not heard of it
-		c.pump()
 	case !c.in.read && !c.wanted(letterUntarget):
 		c.want(letterUntarget)
-		c.pump()
 	}
 }
 

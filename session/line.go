@@ -217,7 +217,7 @@ func (l *line) postSend(s *provider.Send) {
 		l.postpone(*s)
 	default:
 		l.sendDone(s.Context) // there will be no completion
-		l.failed(err)
+		l.sendFailed(err)
 	}
 }
 
@@ -249,21 +249,27 @@ func (l *line) dropLate() {
 	}
 }
 
-// failed acts on an error of a post. A peer that is gone is not noted before what it sent has been received.
-func (l *line) failed(err error) {
+// sendFailed acts on an error of a post: nothing leaves any more. A peer that is gone is not noted before what it sent
+// has been received.
+func (l *line) sendFailed(err error) {
 	l.fast = false
-	if l.state == lineQuiet {
-		return // the peer may have gone, as it was to
-	}
-	l.shut()
-	switch provider.StatusOf(err) {
-	case provider.StatusDisconnected, provider.StatusClosed: // OpDisconnect follows
-	default:
-		if l.fault == nil {
-			l.fault = err
-		}
+	if l.state != lineQuiet { // there the peer may have gone, as it was to
+		l.shut()
+		l.failed(err)
 	}
 }
+
+// failed notes that the provider has failed, for core.noteFault. Of the end of the connection OpDisconnect tells.
+func (l *line) failed(err error) {
+	l.fast = false
+	s := provider.StatusOf(err)
+	if s != provider.StatusDisconnected && s != provider.StatusClosed && l.fault == nil {
+		l.fault = err
+	}
+}
+
+// sound reports that the line stands, and the provider has not failed.
+func (l *line) sound() bool { return l.state != lineEnded && l.fault == nil }
 
 // shut lets nothing leave any more.
 func (l *line) shut() { l.state = max(l.state, lineShut) }
@@ -299,6 +305,22 @@ func (l *line) postBuffer(r provider.Region, n int) bool {
 		return false
 	}
 	return true
+}
+
+// repost gives a receive buffer to the provider again. The credit for it goes out with the next message.
+func (l *line) repost(gen, slot int) {
+	r := &l.recv[gen]
+	if r.retired || l.state == lineEnded {
+		r.release(l.ep)
+		return
+	}
+	p := provider.Recv{Context: recvContext(gen, slot), Buffer: r.segment(slot)}
+	if err := l.ep.PostRecv(p); err != nil {
+		l.failed(err)
+		return
+	}
+	r.posted++
+	l.ungranted++
 }
 
 // creditIfDue returns credits in a message of their own when half of the buffers is ungranted. Those that the

@@ -143,6 +143,7 @@ func (e *modelEnd) stepWrite(n int) {
 		}
 	}
 	e.lock()
+	e.pump()
 	if !e.noRDMA && e.useRDMA(len(e.writing)) {
 		if first, begun := e.offer(e.writing); begun {
 			e.offered, e.first = e.writing, first

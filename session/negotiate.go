@@ -9,49 +9,6 @@ import (
 	"sansock/provider"
 )
 
-// Side is the part that an end takes in the negotiation.
-type Side uint8
-
-const (
-	Dialer Side = iota
-	Listener
-)
-
-// Config are the settings of a session. The zero Config is usable.
-type Config struct {
-	// Timeout bounds the negotiation. 0: DefaultTimeout.
-	Timeout time.Duration
-
-	// ReadBuffer is how many received bytes, beyond the posted receive buffers, are kept while nobody reads, so
-	// that the peer's writes return. 0: DefaultReadBuffer.
-	ReadBuffer int
-
-	// Threshold is the size from which a write is sent by RDMA. 0: chosen by the provider's preference. Negative: never.
-	Threshold int
-
-	// CacheBytes bounds the memory of the application that stays registered locally, out of the peer's reach, between
-	// transfers, where the provider wants memory to be registered. 0: DefaultCacheBytes. Negative: none.
-	CacheBytes int
-
-	// Provider is that of the endpoint. With it the peer can be handed over to another process, and the session waits for
-	// that at an address of the provider's. nil: neither end can be handed over.
-	Provider provider.Provider
-
-	// ResumeTimeout is how long the connection waits for a peer that is handed over. 0: DefaultResumeTimeout.
-	ResumeTimeout time.Duration
-}
-
-const (
-	DefaultTimeout = 5 * time.Second
-
-	DefaultResumeTimeout = 30 * time.Second
-
-	DefaultReadBuffer = 4 << 20
-	DefaultCacheBytes = 64 << 20
-
-	cacheEntries = 64
-)
-
 // Negotiate turns a connected endpoint into a session. It owns ep from the call on: after an error ep is closed. The
 // dialing side returns once the peer has agreed; the listening side once the dialer has confirmed, so that a dialer which
 // gave up leaves nothing behind.
@@ -256,8 +213,8 @@ func (n *negotiation) step(p *provider.Completion) error {
 		c.reader = nil // there will be nothing to read
 	}
 	c.repost(0, slot)
-	if c.err != nil {
-		return c.err
+	if c.fault != nil {
+		return c.fault
 	}
 	if n.side == Listener {
 		return n.sendHello(hello{kind: helloAnswer, minVersion: version, maxVersion: version})
@@ -267,8 +224,7 @@ func (n *negotiation) step(p *provider.Completion) error {
 	if c.line.state >= lineShut && c.fault == nil {
 		return provider.StatusDisconnected
 	}
-	c.noteFault()
-	return c.err
+	return c.fault
 }
 
 // confirmed expects the dialer's last word.
@@ -286,7 +242,7 @@ func (n *negotiation) confirmed(b []byte, slot int) error {
 	}
 	c.repost(0, slot)
 	n.done = true
-	return c.err
+	return c.fault
 }
 
 // steps acts on what has come. One at a time: what follows the negotiation is not ours to take.

@@ -127,9 +127,6 @@ func (c *core) outboundOver() bool { return c.out.over && c.out.pieces == 0 }
 func (c *core) takeOutbound() int {
 	n := c.out.taken
 	c.out.active, c.out.p = false, nil
-	if c.due != 0 || c.life == lifeSettling {
-		c.pump() // they have waited for it
-	}
 	return int(n)
 }
 
@@ -141,7 +138,6 @@ func (c *core) revokeOutbound() {
 		if out.targetSet && out.pieces == 0 {
 			c.endTarget()
 		}
-		c.pump()
 	}
 }
 
@@ -172,7 +168,7 @@ func (c *core) untargeted(id uint64) {
 func (c *core) canPush() bool {
 	out := &c.out
 	return out.active && !out.over && out.targetSet && !out.stop && out.pieces == 0 && !out.revoked &&
-		c.line.state != lineEnded && c.life < lifeAborting
+		c.line.sound() && c.life < lifeAborting
 }
 
 // push begins the next RDMA write to the target. The caller posts op, without holding up anybody else, and reports the
@@ -199,18 +195,17 @@ func (c *core) pushPosted(err error) {
 	if err == nil {
 		return
 	}
-	c.failed(err)
-	c.noteFault()
+	c.sendFailed(err)
 	if c.out.pieces > 0 { // else the endpoint was closed meanwhile
 		c.out.pieces--
 	}
 }
 
 // pushed acts on the completion of an RDMA write.
-func (c *core) pushed(s provider.Status) {
+func (c *core) pushed(s provider.Status) error {
 	out := &c.out
 	if out.pieces == 0 {
-		return
+		return nil
 	}
 	out.pieces--
 	if out.over {
@@ -218,14 +213,10 @@ func (c *core) pushed(s provider.Status) {
 	}
 	if s != provider.StatusOK {
 		out.stop = true // the connection ends
-		if !ending(s) {
-			c.fail(s, abortFailed)
-		}
-		return
-	}
-	if !out.over && out.targetSet && (out.written == out.target.length || out.stop || out.revoked) {
+	} else if !out.over && out.targetSet && (out.written == out.target.length || out.stop || out.revoked) {
 		c.endTarget()
 	}
+	return failure(s)
 }
 
 // endTarget tells the peer how much of its target is written.

@@ -224,6 +224,7 @@ func (c *Conn) adopt(fresh *Conn, wakes *redirect, w *stay) {
 	refuse := func() {
 		c.unlock()
 		fresh.core.abort(abortReset)
+		fresh.core.pump()
 		fresh.discard()
 	}
 	if c.move.stay != w || c.core.line.state != lineQuiet || c.epClosed {
@@ -256,7 +257,6 @@ func (c *Conn) adopt(fresh *Conn, wakes *redirect, w *stay) {
 	fresh.epClosed = true // not its own any more
 	fresh.mu.Unlock()
 	c.core.poll()
-	c.core.pump()
 	c.rd.wake()
 	c.wr.wake()
 	c.unlock()

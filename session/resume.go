@@ -23,7 +23,6 @@ func Resume(ctx context.Context, ep provider.Endpoint, s *State, cfg Config) (*C
 	c.linger = int(s.linger)
 	c.move.local, c.move.remote = s.local, s.remote
 	c.core.load(s)
-	c.core.pump()
 	c.started()
 	return c, nil
 }

@@ -72,7 +72,6 @@ func (c *core) suspend() error {
 	c.pauseFor(&suspension{role: active, state: suspDue, number: c.suspends})
 	c.want(letterSuspend)
 	c.revokeOutbound()
-	c.pump()
 	return nil
 }
 
@@ -142,7 +141,6 @@ func (c *core) opened(t *ticket) {
 	c.fast = false
 	c.susp.ticket, c.susp.state = t, suspDue
 	c.want(letterSuspend)
-	c.pump()
 }
 
 // suspendAnswered acts on the peer's answer: it has stopped, or cannot.
@@ -177,7 +175,6 @@ func (c *core) stay(s *suspension) {
 	if sent && c.line.state != lineEnded {
 		c.callOff(s.number)
 	}
-	c.pump()
 }
 
 // callOff has the peer told that this end stays.

@@ -65,9 +65,7 @@ func (c *Conn) soon() {
 	if c.epClosed {
 		return
 	}
-	if c.core.poll() == 0 && c.core.late != nil {
-		c.core.pump()
-	}
+	c.core.poll()
 	if c.rd.ended == c.timers.soonReads {
 		c.background()
 	}
@@ -204,7 +202,6 @@ func (c *Conn) shrink() {
 	c.core.poll()
 	if c.core.received == c.timers.quiet {
 		c.core.shrink()
-		c.core.pump()
 	}
 }
 
@@ -237,27 +234,6 @@ func (c *Conn) progress() {
 		c.unlock()
 		if c.kicks.CompareAndSwap(k, 0) {
 			return
-		}
-	}
-}
-
-// background takes in what nobody reads, within the receive buffer, so that the peer's Write returns. It needs mu.
-func (c *Conn) background() {
-	if c.rd.taken || c.epClosed {
-		return
-	}
-	if c.core.peerBlocked {
-		c.core.spill()
-		c.core.pump()
-	}
-	for !c.rd.taken && !c.epClosed {
-		op, begun := c.core.pullOwn()
-		if !begun {
-			break
-		}
-		c.postRead(op)
-		if c.core.in.busy {
-			break // its completion wakes us again
 		}
 	}
 }

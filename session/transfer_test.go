@@ -658,6 +658,7 @@ func TestNoStaleMemoryInATarget(t *testing.T) {
 	}
 	_, begun := p.c.pullOwn()
 	require.True(t, begun)
+	p.c.pump()
 	p.say(header{kind: kindWrote, arg: 1}, count(ownPiece))
 	buf := make([]byte, ownPiece)
 	m, err := p.c.read(buf)

@@ -68,8 +68,7 @@ func (c *core) urgentArrived(mark uint64, p []byte) error {
 	case c.reading == readEOF:
 		return protocolError("urgent message after the end")
 	case c.life >= lifeClosing:
-		c.drop() // as for data: the peer has to know that it is lost
-		return nil
+		return errUnwanted
 	}
 	u.arrived++
 	u.mark = mark
@@ -103,7 +102,6 @@ func (c *core) takeUrgent() (m Urgent, ok bool, err error) {
 			u.taken++
 			c.fast = false
 			c.want(letterTaken)
-			c.pump()
 		}
 		return Urgent{it.data, int64(it.mark - c.readPosition())}, true, nil
 	}

@@ -41,9 +41,7 @@ func (c *Conn) WriteUrgent(ctx context.Context, p []byte) error {
 		case len(p) > maxUrgent:
 			return syscall.EMSGSIZE
 		}
-		if !c.core.canUrgent(len(p)) {
-			c.core.poll()
-		}
+		c.core.poll() // letters leave before what is written
 		if err := c.core.lateError(); err != nil {
 			return err
 		}

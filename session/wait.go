@@ -206,6 +206,9 @@ func (c *Conn) sleep(s *side) error {
 		c.signal() // of what a Read has polled for a Write that sleeps
 	} else {
 		c.finalize()
+		if s == &c.wr && c.core.writable() {
+			return nil // what was in the way has just left
+		}
 		c.signal()
 		c.core.markUnread()
 		c.core.fast = c.canFast()
@@ -225,8 +228,15 @@ func (c *Conn) sleep(s *side) error {
 	return nil
 }
 
-// sleepUntil is sleep where only the deadline counts.
-func (c *Conn) sleepUntil(w *waiter, d *deadline) {
+// sleepUntil waits until over reports that it may end, the deadline, or the end of the endpoint. It needs mu.
+func (c *Conn) sleepUntil(w *waiter, d *deadline, over func() bool) {
+	for c.finalize(); !over() && !c.epClosed && !d.expired(); {
+		c.sleepOnce(w, d)
+	}
+}
+
+// sleepOnce is sleep where only the deadline counts.
+func (c *Conn) sleepOnce(w *waiter, d *deadline) {
 	w.park()
 	if d.expired() || c.epClosed {
 		w.unpark()
