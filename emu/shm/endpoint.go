@@ -27,6 +27,7 @@ type comp struct {
 	op     provider.Op
 	status provider.Status
 	urgent bool // wakes for WakeSolicited
+	open   bool // a message that was open
 }
 
 // Stages of the last completion.
@@ -52,6 +53,11 @@ type endpoint struct {
 	held   []byte                            // the first message, come before a receive was posted
 	posts  [provider.OpDisconnect + 1]uint32 // operations posted and not polled, by kind
 	urgent uint32                            // urgent completions in comps
+
+	tail   tail   // the message sent last
+	loose  ptr    // a receive behind whose message the peer may still be writing; 0: none
+	unread unread // as in
+	opens  uint32 // open messages in comps
 
 	head   uint32 // events taken
 	events uint32 // events given
@@ -126,6 +132,8 @@ func (e *endpoint) Extension(id provider.GUID) (any, error) {
 		return provider.Spinner(e), nil
 	case provider.GUIDSleeper:
 		return provider.Sleeper(e), nil
+	case provider.GUIDAppender:
+		return provider.Appender(e), nil
 	}
 	return nil, provider.StatusUnsupported
 }
@@ -193,7 +201,7 @@ func (e *endpoint) alloc(n int) (block, error) {
 // free gives a block back as soon as the peer does not use it any more. Called with mu held.
 func (e *endpoint) free(b block) {
 	e.bytes -= b.size
-	if e.over && !e.gone {
+	if (e.over || e.holds(b)) && !e.gone {
 		e.stale = append(e.stale, b)
 		return
 	}
@@ -215,6 +223,9 @@ func (e *endpoint) PostSend(s provider.Send) error {
 	var flag uint64
 	if s.Solicited {
 		flag = solicited
+	}
+	if s.Open {
+		flag |= open
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -241,15 +252,20 @@ func (e *endpoint) PostSend(s provider.Send) error {
 		}
 		p, size := unpackDesc(w)
 		if n > size {
-			e.emit(evTooLong, 0, n, flag, true)
+			e.emit(evTooLong, 0, n, flag&^open, true)
 			e.sendFailed(&s, provider.StatusTooLong)
 			return nil
 		}
-		dst, ok := at(*e.l.peerSegs.Load(), p, n)
+		room := n
+		if s.Open {
+			room = min(size, maxMessage)
+		}
+		dst, ok := at(*e.l.peerSegs.Load(), p, room)
 		if ok {
 			k := copy(dst, a)
 			copy(dst[k:], b)
-			break
+			e.sendInto(&s, dst, n, flag)
+			return nil
 		}
 		if w == unknown || tries == slots || e.early {
 			e.sendFailed(&s, provider.StatusLink)
@@ -262,13 +278,20 @@ func (e *endpoint) PostSend(s provider.Send) error {
 		e.l.pump()
 		e.mu.Lock()
 	}
+}
+
+// sendInto tells of a message that lies in the receive dst. Called with mu held.
+func (e *endpoint) sendInto(s *provider.Send, dst []byte, n int, flag uint64) {
 	e.sent++
+	i := e.events
 	e.emit(evMessage, 0, n, flag, s.Solicited)
+	if s.Open {
+		e.tail = tail{&e.out.events[i%slots], packEvent(evMessage, 0, n, flag, i), dst}
+	}
 	if s.Local.Bytes != nil {
 		e.posts[provider.OpSend]++
 		e.push(comp{ctx: s.Context, op: provider.OpSend})
 	}
-	return nil
 }
 
 // sendUnposted sends a message to a peer that has no receive posted. Called with mu held.
@@ -280,7 +303,7 @@ func (e *endpoint) sendUnposted(s *provider.Send, a, b []byte, flag uint64) erro
 	k := copy(e.out.held, a)
 	copy(e.out.held[k:], b)
 	e.sent++ // it takes the first receive, whenever that is posted
-	e.emit(evHeld, 0, len(a)+len(b), flag, s.Solicited)
+	e.emit(evHeld, 0, len(a)+len(b), flag&^open, s.Solicited)
 	if s.Local.Bytes != nil {
 		e.posts[provider.OpSend]++
 		e.push(comp{ctx: s.Context, op: provider.OpSend})
@@ -327,15 +350,16 @@ func (e *endpoint) emit(k kind, arg uint8, n int, flag uint64, urgent bool) {
 
 // give stores an event for the peer, who may not look for it. Called with mu held.
 func (e *endpoint) give(k kind, arg uint8, n int, flag uint64) {
+	e.tail.word = 0 // only the message sent last grows
 	published()
 	e.out.events[e.events%slots].Swap(packEvent(k, arg, n, flag, e.events)) // see words
 	e.events++
 }
 
 // lockDrained takes mu and all that has arrived.
-func (e *endpoint) lockDrained() {
+func (e *endpoint) lockDrained(t taker) {
 	e.mu.Lock()
-	e.drain()
+	e.drain(t)
 	// Each pump brings the memory that an event before it names. A later event may name what was announced after
 	// the pump: only the same one, still unknown, is wrong.
 	for range slots {
@@ -349,7 +373,7 @@ func (e *endpoint) lockDrained() {
 		e.mu.Unlock()
 		e.l.pump()
 		e.mu.Lock()
-		e.drain()
+		e.drain(t)
 		if e.behind && e.head == at {
 			break
 		}
@@ -360,18 +384,25 @@ func (e *endpoint) lockDrained() {
 }
 
 // drain takes the events that have arrived. Called with mu held.
-func (e *endpoint) drain() {
+func (e *endpoint) drain(t taker) {
 	e.behind = false
 	for range slots {
 		if e.over {
 			return
 		}
-		w := e.in.events[e.head%slots].Load()
-		if w>>lapShift<<lapShift != lap(e.head) {
+		slot := &e.in.events[e.head%slots]
+		w := slot.Load()
+		if !current(w, e.head) {
 			return
 		}
+		if e.loose != 0 {
+			e.tighten()
+		}
+		if w&open != 0 {
+			w = e.shut(slot, t)
+		}
 		observed()
-		if !e.event(w) {
+		if !current(w, e.head) || !e.event(w) {
 			e.end(provider.StatusLink)
 			return
 		}
@@ -386,7 +417,7 @@ func (e *endpoint) drain() {
 func (e *endpoint) event(w uint64) bool {
 	k, arg, n := unpackEvent(w)
 	urgent := w&solicited != 0
-	if e.l.dials && !e.accepted && k != evAccepted { // to answer there is no inbox
+	if e.l.dials && !e.accepted && k != evAccepted || w&open != 0 && k != evMessage { // to answer there is no inbox
 		return false
 	}
 	switch k {
@@ -401,8 +432,11 @@ func (e *endpoint) event(w uint64) bool {
 		if r.bounce != nil {
 			copy(e.table.slots[r.slot].bytes[r.off:], r.bounce[:n])
 		}
+		if w&open != 0 {
+			e.loose = r.at
+		}
 		e.started = true
-		e.received(n, provider.StatusOK, urgent)
+		e.received(n, provider.StatusOK, urgent, w&open != 0)
 	case evHeld:
 		if e.started || n > provider.MaxFirstMessage {
 			return false
@@ -417,7 +451,7 @@ func (e *endpoint) event(w uint64) bool {
 		if e.recvs.n == 0 {
 			return false
 		}
-		e.received(0, provider.StatusTooLong, true)
+		e.received(0, provider.StatusTooLong, true, false)
 		e.end(provider.StatusTooLong)
 	case evRequest:
 		return arg < maxRDMAs && e.serve(arg)
@@ -435,14 +469,17 @@ func (e *endpoint) event(w uint64) bool {
 	return true
 }
 
-// received completes the first receive. Called with mu held.
-func (e *endpoint) received(n uint32, st provider.Status, urgent bool) {
+// received completes the first receive, grown with a message that was open. Called with mu held.
+func (e *endpoint) received(n uint32, st provider.Status, urgent, grown bool) {
 	r := e.recvs.front()
 	if r.bounce != nil {
 		e.free(bounced(r))
 	}
 	e.table.slots[r.slot].posted--
-	c := comp{ctx: r.ctx, n: n, op: provider.OpRecv, status: st, urgent: urgent}
+	c := comp{ctx: r.ctx, n: n, op: provider.OpRecv, status: st, urgent: urgent, open: grown}
+	if grown {
+		e.opens++
+	}
 	e.recvs.drop()
 	e.push(c)
 }
@@ -453,12 +490,12 @@ func (e *endpoint) deliverHeld() {
 	e.held = nil
 	r := e.recvs.front()
 	if len(m) > int(r.size) {
-		e.received(0, provider.StatusTooLong, true)
+		e.received(0, provider.StatusTooLong, true, false)
 		e.end(provider.StatusTooLong)
 		return
 	}
 	copy(e.table.slots[r.slot].bytes[r.off:], m)
-	e.received(uint32(len(m)), provider.StatusOK, e.heldUrg)
+	e.received(uint32(len(m)), provider.StatusOK, e.heldUrg, false)
 }
 
 // push reports a completion. Called with mu held.
@@ -493,7 +530,7 @@ func (e *endpoint) disarm() {
 // Poll implements provider.Endpoint.
 func (e *endpoint) Poll(c []provider.Completion) int {
 	n := 0
-	e.lockDrained()
+	e.lockDrained(poller)
 	for n < len(c) && e.comps.n > 0 {
 		p := e.comps.front()
 		c[n] = provider.Completion{Context: p.ctx, Op: p.op, Status: p.status, Len: int(p.n)}
@@ -502,8 +539,12 @@ func (e *endpoint) Poll(c []provider.Completion) int {
 		if p.urgent {
 			e.urgent--
 		}
+		if p.open {
+			e.opens--
+		}
 		e.comps.drop()
 	}
+	e.polled()
 	if e.over && n < len(c) {
 		n += e.pollEnd(c[n:])
 	}
@@ -556,7 +597,7 @@ func (e *endpoint) Arm(w provider.Wake) (ready bool) {
 			e.in.arm.Swap(word) // see words
 		}
 	}
-	e.drain()
+	e.drain(device)
 	ready = e.behind || e.waiting(w)
 	e.muted = false
 	if !ready && !e.sits {
@@ -599,13 +640,13 @@ func (e *endpoint) stuck() bool {
 // done with the word by which we are armed, ours is the one that counts. It reports whether anything has come since it was called
 // last, perhaps taken by others already: an honest peer marks a connection after an event.
 func (e *endpoint) attend() (news bool) {
-	e.lockDrained()
+	e.lockDrained(device)
 	e.seek()
 	if e.armed != 0 && e.waiting(e.armed) {
 		e.rouse(true)
 	} else if e.armed != 0 && !e.over {
 		e.in.arm.Swap(e.arming()) // see words
-		e.drain()
+		e.drain(device)
 	}
 	news = e.gone || e.head != e.attended
 	e.attended = e.head
@@ -668,10 +709,14 @@ func (e *endpoint) retire() {
 	}
 }
 
-// left is called when the peer does not touch anything any more: it has ended the connection, or is dead.
+// left is called when the peer does not touch anything any more: it has ended the connection, or is dead, which is
+// StatusExited.
 func (e *endpoint) left(cause provider.Status) {
 	e.mu.Lock()
-	e.drain() // what had arrived before
+	e.drain(device) // what had arrived before
+	if cause == provider.StatusExited && !e.over {
+		cause = e.will()
+	}
 	e.end(cause)
 	e.gone = true
 	e.retire()
@@ -688,7 +733,7 @@ func (e *endpoint) Close() error {
 	e.forgetSpinner()
 	e.disarm()
 	e.closed = true
-	e.drain()
+	e.drain(device)
 	e.end(provider.StatusDisconnected)
 	for i := range e.table.slots {
 		if s := &e.table.slots[i]; s.live {

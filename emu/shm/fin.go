@@ -78,7 +78,7 @@ func (e *endpoint) seek() {
 	}
 	for i := range uint32(slots) {
 		w := e.in.events[(e.head+i)%slots].Load()
-		if w>>lapShift<<lapShift != lap(e.head+i) {
+		if !current(w, e.head+i) {
 			return
 		}
 		if k, _, _ := unpackEvent(w); k == evFin {
@@ -93,7 +93,7 @@ func (e *endpoint) seek() {
 func (e *endpoint) settle() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.drain()
+	e.drain(device)
 	e.seek()
 }
 

@@ -131,11 +131,13 @@ func (x *end) ends() (all []provider.Completion) {
 }
 
 // raw gives the peer an event without regard for anything.
-func (e *endpoint) raw(k kind, arg uint8, n int) {
+func (e *endpoint) raw(k kind, arg uint8, n int) { e.rawFlag(k, arg, n, 0) }
+
+func (e *endpoint) rawFlag(k kind, arg uint8, n int, flag uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	published()
-	e.out.events[e.events%slots].Store(packEvent(k, arg, n, solicited, e.events))
+	e.out.events[e.events%slots].Store(packEvent(k, arg, n, solicited|flag, e.events))
 	e.events++
 	e.l.post(e.id)
 }

@@ -6,6 +6,7 @@ import (
 	crand "crypto/rand"
 	"encoding/binary"
 	"errors"
+	"io"
 	"math/bits"
 	"net/netip"
 	"os"
@@ -93,6 +94,7 @@ func (n *Node) open(conn *socket, dials bool) (l *link, files [linkFiles]int, er
 	l.arena.segs = [][]byte{mem}
 	l.arena.next = uint32(rounded(headerBytes))
 	l.hdr = viewHeader(mem)
+	l.parted = l.hdr.parted
 	files[0] = fd
 	l.bell, files[1], err = newBell()
 	if err == nil {
@@ -195,7 +197,11 @@ func (l *link) receiveAll() (over bool) {
 		}
 		if err != nil {
 			l.rxEnded = true
-			l.abort()
+			if err == io.EOF {
+				l.hangUp()
+			} else {
+				l.abort()
+			}
 		}
 	}
 	return true
@@ -215,13 +221,17 @@ func (l *link) teardown() {
 	l.ending = nil
 	l.mu.Unlock()
 	l.node.unlink(l)
+	cause := provider.StatusExited
+	if l.gaveUp() || l.peerHdr.parted.Load() != 0 {
+		cause = provider.StatusDisconnected
+	}
 	for _, r := range asked {
 		r.withdraw()
 	}
 	for _, e := range conns {
 		if e != nil {
 			e.replied(errLost)
-			e.left(provider.StatusDisconnected)
+			e.left(cause)
 		}
 	}
 	l.bell.Close()

@@ -229,7 +229,7 @@ func (n *Node) dialFrom(ctx context.Context, local, remote netip.AddrPort, begin
 			if (lost && try < 2 || gone) && ctx.Err() == nil && !n.closed.Load() {
 				n.forgetMeeting(remote)
 				if lost {
-					l.abort()
+					l.hangUp()
 					<-l.done
 				}
 				if entered && !n.join(flow{local, remote}, true) {
@@ -384,7 +384,7 @@ func (e *endpoint) welcomed(place ptr) bool {
 
 // look reports whether the peer has accepted, or the dial is over.
 func (e *endpoint) look() bool {
-	e.lockDrained()
+	e.lockDrained(device)
 	defer e.mu.Unlock()
 	return e.accepted || e.over
 }

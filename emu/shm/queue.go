@@ -19,6 +19,9 @@ func (q *queue[T]) push(v T) {
 // front is the oldest element. The queue must not be empty.
 func (q *queue[T]) front() *T { return &q.buf[q.head&uint32(len(q.buf)-1)] }
 
+// at is element i, counted from the oldest.
+func (q *queue[T]) at(i uint32) *T { return &q.buf[(q.head+i)&uint32(len(q.buf)-1)] }
+
 // drop removes the oldest element.
 func (q *queue[T]) drop() {
 	var zero T

@@ -188,7 +188,7 @@ func (e *endpoint) ready() bool {
 
 // arrived reports whether there is an event. Called with mu held.
 func (e *endpoint) arrived() bool {
-	return e.in.events[e.head%slots].Load()>>lapShift<<lapShift == lap(e.head)
+	return current(e.in.events[e.head%slots].Load(), e.head)
 }
 
 // alone reports whether e is the only one of the process that waits.
