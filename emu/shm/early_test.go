@@ -334,7 +334,12 @@ func TestDialerDiesBeforeAcceptance(t *testing.T) {
 			if !fin {
 				require.Error(t, <-dialed)
 			}
-			require.Empty(t, r.l.node.flows[side(false)])
+			n := r.l.node
+			require.Eventually(t, func() bool { // who has lost the link dials anew, and gives that up with the context
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				return len(n.flows[side(false)]) == 0
+			}, 10*time.Second, time.Millisecond)
 		})
 	}
 }
