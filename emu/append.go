@@ -14,11 +14,11 @@ func growing(s *slot, r *recv, from *endpoint) []byte {
 func (e *endpoint) Append(b []byte) bool {
 	p := e.peer
 	p.lock()
-	if p.comps.n == 0 || p.gate != 0 || p.copying || len(b) > copyUnderLock {
+	if p.comps.Len() == 0 || p.gate != 0 || p.copying || len(b) > copyUnderLock {
 		p.unlock()
 		return false
 	}
-	c := p.comps.back()
+	c := p.comps.Back()
 	n := int(c.n)
 	if !c.open || len(b) > len(p.room)-n {
 		p.unlock()

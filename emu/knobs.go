@@ -67,8 +67,8 @@ func (e *endpoint) reveal() bool {
 		return false
 	}
 	urgent := false
-	for i := e.comps.n - e.hidden; i < e.comps.n; i++ {
-		urgent = urgent || e.comps.at(i).urgent
+	for i := e.comps.Len() - int(e.hidden); i < e.comps.Len(); i++ {
+		urgent = urgent || e.comps.At(i).urgent
 	}
 	e.hidden = 0
 	return e.rouse(urgent)

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"sansock/internal/ring"
 	"sansock/provider"
 )
 
@@ -47,7 +48,7 @@ type link struct {
 
 	mu      sync.Mutex // a leaf: not held while a parcel is delivered
 	settled sync.Cond  // running has fallen
-	queue   ring[parcel]
+	queue   ring.Ring[parcel]
 	inline  int       // inline messages in queue
 	free    time.Time // when the sender has sent what is queued
 	timer   *time.Timer
@@ -101,7 +102,7 @@ func (l *link) send(p parcel, size int) provider.Status {
 		l.free = l.free.Add(time.Duration(float64(size) / float64(l.Bandwidth) * float64(time.Second)))
 	}
 	p.due = l.free.Add(l.Latency)
-	l.queue.push(p)
+	l.queue.Push(p)
 	if l.active {
 		l.mu.Unlock()
 	} else {
@@ -119,8 +120,8 @@ func (l *link) fire() {
 
 // run delivers what is due, and sets the timer for the rest. Called with mu held, which it releases.
 func (l *link) run() {
-	for l.queue.n > 0 && !l.flushed {
-		if d := time.Until(l.queue.front().due); d > 0 {
+	for l.queue.Len() > 0 && !l.flushed {
+		if d := time.Until(l.queue.Front().due); d > 0 {
 			if l.timer == nil {
 				l.timer = time.AfterFunc(d, l.fire)
 			} else {
@@ -137,9 +138,7 @@ func (l *link) run() {
 
 // step delivers the first parcel. Called with mu held, which it releases meanwhile.
 func (l *link) step() {
-	p := *l.queue.front()
-	*l.queue.front() = parcel{}
-	l.queue.drop()
+	p := l.queue.Pop()
 	if p.inline {
 		l.inline--
 	}
@@ -166,7 +165,7 @@ func (l *link) flush(inOrder bool) {
 	for {
 		if inOrder && l.running > 0 {
 			l.settled.Wait()
-		} else if l.queue.n > 0 {
+		} else if l.queue.Len() > 0 {
 			l.step()
 		} else {
 			return

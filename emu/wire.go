@@ -32,11 +32,11 @@ func (e *endpoint) PostSend(s provider.Send) error {
 	}
 	p := e.peer
 	p.lock()
-	if p.recvs.n == 0 || p.gate != 0 || n > copyUnderLock || p.copying {
+	if p.recvs.Len() == 0 || p.gate != 0 || n > copyUnderLock || p.copying {
 		p.unlock()
 		return e.sendInline(&s)
 	}
-	r := p.recvs.front()
+	r := p.recvs.Front()
 	if n > int(r.size) {
 		p.unlock()
 		return e.sendInline(&s)
@@ -50,7 +50,7 @@ func (e *endpoint) PostSend(s provider.Send) error {
 	if s.Open {
 		p.room = growing(b, r, e)
 	}
-	p.recvs.drop()
+	p.recvs.Skip()
 	wake := p.push(c)
 	p.unlock()
 	if wake {
@@ -133,7 +133,7 @@ func (e *endpoint) end(ctx uint64, slot int32, kind provider.Op, st provider.Sta
 	e.lock()
 	e.busy--
 	if st == statusLost {
-		e.stuck.push(op{ctx, slot, kind})
+		e.stuck.Push(op{ctx, slot, kind})
 		e.ending()
 		e.unlock()
 		return nil
@@ -202,7 +202,7 @@ func (e *endpoint) deliver(a, b []byte, solicited, open bool) provider.Status {
 		}
 		return provider.StatusDisconnected
 	}
-	if e.recvs.n == 0 {
+	if e.recvs.Len() == 0 {
 		hold := !e.started && n <= provider.MaxFirstMessage
 		if hold {
 			e.held = append(append(make([]byte, 0, max(n, 1)), a...), b...)
@@ -216,8 +216,8 @@ func (e *endpoint) deliver(a, b []byte, solicited, open bool) provider.Status {
 		return provider.StatusNotReady
 	}
 	e.started = true
-	r := *e.recvs.front()
-	e.recvs.drop()
+	r := *e.recvs.Front()
+	e.recvs.Skip()
 	s := &e.table.slots[r.slot]
 	c := comp{ctx: r.ctx, n: uint32(n), op: provider.OpRecv, urgent: solicited}
 	st := provider.StatusOK
@@ -254,8 +254,8 @@ func (e *endpoint) deliver(a, b []byte, solicited, open bool) provider.Status {
 func (e *endpoint) deliverHeld() error {
 	m := e.held
 	e.held = nil
-	r := *e.recvs.front()
-	e.recvs.drop()
+	r := *e.recvs.Front()
+	e.recvs.Skip()
 	s := &e.table.slots[r.slot]
 	s.posted--
 	c := comp{ctx: r.ctx, n: uint32(len(m)), op: provider.OpRecv, urgent: e.heldUrgent}

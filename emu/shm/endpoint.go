@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"sansock/internal/ring"
 	"sansock/provider"
 )
 
@@ -43,8 +44,8 @@ type endpoint struct {
 	// receiving. The wake function is called with mu held, as it must not block and not call the provider; so
 	// Close need not wait for it.
 	mu     sync.Mutex
-	comps  queue[comp]
-	recvs  queue[recv]
+	comps  ring.Ring[comp]
+	recvs  ring.Ring[recv]
 	table  table
 	reqs   *[maxRDMAs]req // RDMA of our own; nil: none yet
 	out    inbox          // the peer's
@@ -176,7 +177,7 @@ func (e *endpoint) PostRecv(r provider.Recv) error {
 	}
 	s.posted++
 	e.posts[provider.OpRecv]++
-	e.recvs.push(v)
+	e.recvs.Push(v)
 	published()
 	e.in.descs[e.posted%slots].Store(packDesc(v.at, int(v.size), e.posted))
 	e.posted++
@@ -422,10 +423,10 @@ func (e *endpoint) event(w uint64) bool {
 	}
 	switch k {
 	case evMessage:
-		if e.recvs.n == 0 {
+		if e.recvs.Len() == 0 {
 			return false
 		}
-		r := e.recvs.front()
+		r := e.recvs.Front()
 		if n > r.size {
 			return false
 		}
@@ -444,11 +445,11 @@ func (e *endpoint) event(w uint64) bool {
 		e.started = true
 		e.held = append(make([]byte, 0, max(n, 1)), e.in.held[:n]...)
 		e.heldUrg = urgent
-		if e.recvs.n > 0 {
+		if e.recvs.Len() > 0 {
 			e.deliverHeld()
 		}
 	case evTooLong:
-		if e.recvs.n == 0 {
+		if e.recvs.Len() == 0 {
 			return false
 		}
 		e.received(0, provider.StatusTooLong, true, false)
@@ -471,7 +472,7 @@ func (e *endpoint) event(w uint64) bool {
 
 // received completes the first receive, grown with a message that was open. Called with mu held.
 func (e *endpoint) received(n uint32, st provider.Status, urgent, grown bool) {
-	r := e.recvs.front()
+	r := e.recvs.Front()
 	if r.bounce != nil {
 		e.free(bounced(r))
 	}
@@ -480,7 +481,7 @@ func (e *endpoint) received(n uint32, st provider.Status, urgent, grown bool) {
 	if grown {
 		e.opens++
 	}
-	e.recvs.drop()
+	e.recvs.Drop()
 	e.push(c)
 }
 
@@ -488,7 +489,7 @@ func (e *endpoint) received(n uint32, st provider.Status, urgent, grown bool) {
 func (e *endpoint) deliverHeld() {
 	m := e.held
 	e.held = nil
-	r := e.recvs.front()
+	r := e.recvs.Front()
 	if len(m) > int(r.size) {
 		e.received(0, provider.StatusTooLong, true, false)
 		e.end(provider.StatusTooLong)
@@ -500,7 +501,7 @@ func (e *endpoint) deliverHeld() {
 
 // push reports a completion. Called with mu held.
 func (e *endpoint) push(c comp) {
-	e.comps.push(c)
+	e.comps.Push(c)
 	if c.urgent {
 		e.urgent++
 	}
@@ -531,8 +532,8 @@ func (e *endpoint) disarm() {
 func (e *endpoint) Poll(c []provider.Completion) int {
 	n := 0
 	e.lockDrained(poller)
-	for n < len(c) && e.comps.n > 0 {
-		p := e.comps.front()
+	for n < len(c) && e.comps.Len() > 0 {
+		p := e.comps.Front()
 		c[n] = provider.Completion{Context: p.ctx, Op: p.op, Status: p.status, Len: int(p.n)}
 		n++
 		e.posts[p.op]--
@@ -542,7 +543,7 @@ func (e *endpoint) Poll(c []provider.Completion) int {
 		if p.open {
 			e.opens--
 		}
-		e.comps.drop()
+		e.comps.Skip()
 	}
 	e.polled()
 	if e.over && n < len(c) {
@@ -554,11 +555,11 @@ func (e *endpoint) Poll(c []provider.Completion) int {
 
 // pollEnd reports what the end of the connection left: operations cut short, then the end itself. Called with mu held.
 func (e *endpoint) pollEnd(c []provider.Completion) (n int) {
-	for ; n < len(c) && e.recvs.n > 0; n++ {
-		r := e.recvs.front()
+	for ; n < len(c) && e.recvs.Len() > 0; n++ {
+		r := e.recvs.Front()
 		c[n] = provider.Completion{Context: r.ctx, Op: provider.OpRecv, Status: provider.StatusAborted}
 		e.posts[provider.OpRecv]--
-		e.recvs.drop()
+		e.recvs.Drop()
 	}
 	for i := 0; e.reqs != nil && n < len(c) && i < maxRDMAs; i++ {
 		if q := &e.reqs[i]; q.op != 0 {
@@ -621,10 +622,10 @@ func (e *endpoint) waiting(w provider.Wake) bool {
 	if w != provider.WakeAny && w != provider.WakeSolicited {
 		return false
 	}
-	if e.over && (e.recvs.n > 0 || e.disc == discPending || e.stuck()) {
+	if e.over && (e.recvs.Len() > 0 || e.disc == discPending || e.stuck()) {
 		return true
 	}
-	return e.urgent > 0 || w == provider.WakeAny && e.comps.n > 0
+	return e.urgent > 0 || w == provider.WakeAny && e.comps.Len() > 0
 }
 
 func (e *endpoint) stuck() bool {
@@ -667,8 +668,8 @@ func (e *endpoint) end(cause provider.Status) {
 	if !e.closed {
 		e.disc = discPending
 	}
-	for i := range e.recvs.n {
-		r := &e.recvs.buf[(e.recvs.head+i)&uint32(len(e.recvs.buf)-1)]
+	for i := range e.recvs.Len() {
+		r := e.recvs.At(i)
 		e.table.slots[r.slot].posted--
 		if r.bounce != nil {
 			e.free(bounced(r))

@@ -117,8 +117,8 @@ func (x *end) saidAll() {
 				return true
 			}
 		}
-		for i := range e.comps.n {
-			if e.comps.at(i).n == 1 {
+		for i := range e.comps.Len() {
+			if e.comps.At(i).n == 1 {
 				return true
 			}
 		}

@@ -65,7 +65,7 @@ func (e *endpoint) takeArming() uint64 {
 // ringFor rings for an arming that was taken. Called with mu held.
 func (e *endpoint) ringFor(w uint64) {
 	if w&seated != 0 {
-		ring(e.l.seat.peer)
+		ringBell(e.l.seat.peer)
 	} else {
 		e.l.post(e.id)
 	}

@@ -277,7 +277,7 @@ func TestScribble(t *testing.T) {
 				default:
 					l.peerHdr.pending[rnd.IntN(8)].Store(rnd.Uint64())
 					l.peerHdr.summary[0].Store(rnd.Uint64())
-					ring(l.peerBell)
+					ringBell(l.peerBell)
 				}
 			}
 		}()
@@ -398,7 +398,7 @@ func TestFlood(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				ring(h.l.peerBell)
+				ringBell(h.l.peerBell)
 			}
 		}
 	}()
@@ -430,7 +430,7 @@ func TestFalseMarks(t *testing.T) {
 				return
 			default:
 				if there.hdr.post(bad.id) {
-					ring(bell)
+					ringBell(bell)
 				}
 			}
 		}

@@ -421,7 +421,7 @@ func (l *link) retireIdle() (ended bool) {
 // its end, which keeps the doorbell and the header alive.
 func (l *link) post(id uint32) {
 	if l.peerHdr.post(id) {
-		ring(l.peerBell)
+		ringBell(l.peerBell)
 	}
 }
 

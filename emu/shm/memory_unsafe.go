@@ -35,9 +35,9 @@ func within(outer, inner []byte) (off int, ok bool) {
 
 var nothing uint64
 
-// ring makes the netpoller of whoever waits for an eventfd see an edge. Adding nothing does that, too, and cannot fill the
+// ringBell makes the netpoller of whoever waits for an eventfd see an edge. Adding nothing does that, too, and cannot fill the
 // counter, in front of which the write would block: the peer may have taken O_NONBLOCK away, as flags are shared with the
 // descriptor. The scheduler is told all the same, as the kernel may add to the counter on behalf of the peer.
-func ring(fd int) {
+func ringBell(fd int) {
 	unix.Syscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&nothing)), 8)
 }

@@ -229,7 +229,7 @@ func TestSeatArmWord(t *testing.T) {
 			over := sleep(t, e.Endpoint)
 			peer.out.arm.Store(word)
 			require.NoError(t, peer.PostSend(provider.Send{Inline: [2][]byte{{1}}}))
-			ring(h.l.seat.peer)
+			ringBell(h.l.seat.peer)
 			soon(t, over, "a ring does not wake")
 			require.Equal(t, provider.OpRecv, e.next().Op)
 			v.alive(t)
@@ -254,7 +254,7 @@ func TestSeatFlood(t *testing.T) {
 						return
 					default:
 						peer.out.arm.Store(word)
-						ring(h.l.seat.peer)
+						ringBell(h.l.seat.peer)
 					}
 				}
 			})

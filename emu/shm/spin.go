@@ -180,8 +180,8 @@ func (l *link) linger() bool {
 func (e *endpoint) ready() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.comps.n > 0 || e.over {
-		return e.comps.n > 0 || e.recvs.n > 0 || e.disc == discPending || e.stuck()
+	if e.comps.Len() > 0 || e.over {
+		return e.comps.Len() > 0 || e.recvs.Len() > 0 || e.disc == discPending || e.stuck()
 	}
 	return e.arrived()
 }
