@@ -1,10 +1,12 @@
 package emu
 
+import "sansock/internal/regtable"
+
 // growing is the memory that an open message from the endpoint from may fill: the receive r in the registration s, as
 // far as the longest message of from reaches.
-func growing(s *slot, r *recv, from *endpoint) []byte {
+func growing(s *regtable.Slot, r *recv, from *endpoint) []byte {
 	n := min(int(r.size), from.attr.MaxMessage)
-	return s.bytes[r.off : r.off+n : r.off+n]
+	return s.Bytes[r.off : r.off+n : r.off+n]
 }
 
 // Append implements provider.Appender. A message has been taken when its completion has left the queue. It is

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"sync/atomic"
 
+	"sansock/internal/regtable"
 	"sansock/internal/ring"
 	"sansock/provider"
 )
@@ -63,7 +64,7 @@ type endpoint struct {
 	comps   ring.Ring[comp]
 	recvs   ring.Ring[recv]
 	room    []byte // the receive of the newest open message, as far as that may fill it
-	table   table
+	table   regtable.Table
 	out     [provider.OpDisconnect + 1]uint32 // operations posted and not yet polled, by kind
 
 	busy       int32 // own operations under way in some goroutine
@@ -86,7 +87,6 @@ type endpoint struct {
 	attr *provider.Attributes
 	prov *Provider
 	conn *conn
-	salt uint64 // of handles
 
 	older, newer *endpoint // list of the provider's endpoints, under its mutex
 }
@@ -150,13 +150,13 @@ func (e *endpoint) PostRecv(r provider.Recv) error {
 		e.unlock()
 		return provider.StatusQueueFull
 	}
-	i, off, ok := e.table.local(e.salt, &r.Buffer)
+	i, off, ok := e.table.Local(&r.Buffer)
 	if !ok {
 		e.unlock()
 		return provider.StatusLocal
 	}
 	e.out[provider.OpRecv]++
-	e.table.slots[i].posted++
+	e.table.Slots[i].Posted++
 	e.recvs.Push(recv{ctx: r.Context, off: off, size: uint32(min(len(r.Buffer.Bytes), maxMessage)), slot: i})
 	if e.held == nil {
 		e.unlock()

@@ -3,6 +3,7 @@ package emu
 import (
 	"time"
 
+	"sansock/internal/regtable"
 	"sansock/provider"
 )
 
@@ -144,7 +145,7 @@ func (k knobbed) PostSend(s provider.Send) error {
 	if err := e.prov.faults.at(StepPostSend); err != nil {
 		return err
 	}
-	p := parcel{from: e, kind: provider.OpSend, ctx: s.Context, slot: none, inline: s.IsInline(), solicited: s.Solicited}
+	p := parcel{from: e, kind: provider.OpSend, ctx: s.Context, slot: regtable.None, inline: s.IsInline(), solicited: s.Solicited}
 	p.fail = provider.StatusOf(e.prov.faults.at(StepTransfer))
 	l := e.egress()
 	if l == nil && p.fail == provider.StatusOK {
@@ -290,7 +291,7 @@ func (p *Provider) Stats() Stats {
 	for _, e := range p.endpoints() {
 		s.Endpoints++
 		e.lock()
-		s.Registrations += int(e.table.live)
+		s.Registrations += e.table.Len()
 		e.unlock()
 	}
 	return s

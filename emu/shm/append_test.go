@@ -275,7 +275,7 @@ func TestAppendHostileReceiver(t *testing.T) {
 		require.False(t, e.core().Append([]byte{3}), "%d: it was seen to be taken", i)
 	}
 	e.open([]byte{1})
-	last := peer.table.slots[peer.table.find(r.Handle)].blk.at + 5*64
+	last := ptr(peer.table.Slots[peer.table.Find(r.Handle)].Place) + 5*64
 	peer.in.descs[e.core().sent-1].Store(packDesc(last, maxMessage, e.core().sent-1)) // when it has been used
 	for e.core().Append(bytes.Repeat([]byte{9}, 10)) {
 	}

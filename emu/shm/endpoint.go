@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"sansock/internal/regtable"
 	"sansock/internal/ring"
 	"sansock/provider"
 )
@@ -46,7 +47,7 @@ type endpoint struct {
 	mu     sync.Mutex
 	comps  ring.Ring[comp]
 	recvs  ring.Ring[recv]
-	table  table
+	table  regtable.Table
 	reqs   *[maxRDMAs]req // RDMA of our own; nil: none yet
 	out    inbox          // the peer's
 	in     inbox
@@ -111,7 +112,7 @@ func newEndpoint(l *link, local, remote netip.AddrPort) (*endpoint, error) {
 		clear(b.mem)
 	}
 	e.inBlk, e.in = b, view(b.mem)
-	e.table.salt = salt()
+	e.table.Salt = salt()
 	return e, nil
 }
 
@@ -160,14 +161,14 @@ func (e *endpoint) PostRecv(r provider.Recv) error {
 	if e.posts[provider.OpRecv] >= maxRecvs {
 		return provider.StatusQueueFull
 	}
-	i, off, ok := e.table.local(&r.Buffer)
+	i, off, ok := e.table.Local(&r.Buffer)
 	if !ok {
 		return provider.StatusLocal
 	}
-	s := &e.table.slots[i]
+	s := &e.table.Slots[i]
 	v := recv{ctx: r.Context, off: off, size: uint32(min(len(r.Buffer.Bytes), maxMessage)), slot: i}
-	if s.common {
-		v.at = s.blk.at + ptr(off)
+	if s.Common {
+		v.at = ptr(s.Place) + ptr(off)
 	} else {
 		b, err := e.alloc(int(v.size))
 		if err != nil {
@@ -175,7 +176,7 @@ func (e *endpoint) PostRecv(r provider.Recv) error {
 		}
 		v.at, v.bounce = b.at, b.mem
 	}
-	s.posted++
+	s.Posted++
 	e.posts[provider.OpRecv]++
 	e.recvs.Push(v)
 	published()
@@ -211,6 +212,12 @@ func (e *endpoint) free(b block) {
 
 func bounced(r *recv) block { return block{r.at, rounded(len(r.bounce)), r.bounce} }
 
+// common is the block of a registration from Allocate, all of which its Bytes have as their capacity.
+func common(s *regtable.Slot) block {
+	n := cap(s.Bytes)
+	return block{ptr(s.Place), n, s.Bytes[:n]}
+}
+
 // PostSend implements provider.Endpoint.
 func (e *endpoint) PostSend(s provider.Send) error {
 	a, b := s.Inline[0], s.Inline[1]
@@ -239,7 +246,7 @@ func (e *endpoint) PostSend(s provider.Send) error {
 			if e.posts[provider.OpSend] >= uint32(attributes.MaxSends) {
 				return provider.StatusQueueFull
 			}
-			if _, _, ok := e.table.local(&s.Local); !ok {
+			if _, _, ok := e.table.Local(&s.Local); !ok {
 				return provider.StatusLocal
 			}
 		}
@@ -431,7 +438,7 @@ func (e *endpoint) event(w uint64) bool {
 			return false
 		}
 		if r.bounce != nil {
-			copy(e.table.slots[r.slot].bytes[r.off:], r.bounce[:n])
+			copy(e.table.Slots[r.slot].Bytes[r.off:], r.bounce[:n])
 		}
 		if w&open != 0 {
 			e.loose = r.at
@@ -476,7 +483,7 @@ func (e *endpoint) received(n uint32, st provider.Status, urgent, grown bool) {
 	if r.bounce != nil {
 		e.free(bounced(r))
 	}
-	e.table.slots[r.slot].posted--
+	e.table.Slots[r.slot].Posted--
 	c := comp{ctx: r.ctx, n: n, op: provider.OpRecv, status: st, urgent: urgent, open: grown}
 	if grown {
 		e.opens++
@@ -495,7 +502,7 @@ func (e *endpoint) deliverHeld() {
 		e.end(provider.StatusTooLong)
 		return
 	}
-	copy(e.table.slots[r.slot].bytes[r.off:], m)
+	copy(e.table.Slots[r.slot].Bytes[r.off:], m)
 	e.received(uint32(len(m)), provider.StatusOK, e.heldUrg, false)
 }
 
@@ -670,7 +677,7 @@ func (e *endpoint) end(cause provider.Status) {
 	}
 	for i := range e.recvs.Len() {
 		r := e.recvs.At(i)
-		e.table.slots[r.slot].posted--
+		e.table.Slots[r.slot].Posted--
 		if r.bounce != nil {
 			e.free(bounced(r))
 			r.bounce = nil
@@ -678,8 +685,8 @@ func (e *endpoint) end(cause provider.Status) {
 	}
 	for i := 0; e.reqs != nil && i < maxRDMAs; i++ {
 		if q := &e.reqs[i]; q.op != 0 {
-			if q.slot != none {
-				e.table.slots[q.slot].posted--
+			if q.slot != regtable.None {
+				e.table.Slots[q.slot].Posted--
 			}
 			e.free(q.stage)
 			q.stage, q.local = block{}, nil
@@ -736,11 +743,11 @@ func (e *endpoint) Close() error {
 	e.closed = true
 	e.drain(device)
 	e.end(provider.StatusDisconnected)
-	for i := range e.table.slots {
-		if s := &e.table.slots[i]; s.live {
-			s.rights = 0
-			if !s.common {
-				s.bytes = nil
+	for i := range e.table.Slots {
+		if s := &e.table.Slots[i]; s.State == regtable.Live {
+			s.Rights = 0
+			if !s.Common {
+				s.Bytes = nil
 			}
 		}
 	}
@@ -767,11 +774,14 @@ func (e *endpoint) Allocate(size int) (provider.Region, error) {
 	if !fresh {
 		clear(b.mem)
 	}
-	r, ok := e.table.add(b.mem[:size:size], 0, b, true)
+	i, r, ok := e.table.Add(b.mem[:size], 0)
 	if !ok {
 		e.l.arena.release(b)
 		return r, provider.StatusLimit
 	}
+	s := &e.table.Slots[i]
+	s.Common, s.Place = true, uint64(b.at)
+	r.Bytes = r.Bytes[:size:size]
 	e.bytes += b.size
 	return r, nil
 }
@@ -793,7 +803,7 @@ func (e *endpoint) register(b []byte, rights provider.Rights) (provider.Region, 
 	if e.closed {
 		return provider.Region{}, provider.StatusClosed
 	}
-	r, ok := e.table.add(b, rights, block{}, false)
+	_, r, ok := e.table.Add(b, rights)
 	if !ok {
 		return r, provider.StatusLimit
 	}
@@ -804,17 +814,17 @@ func (e *endpoint) register(b []byte, rights provider.Rights) (provider.Region, 
 func (e *endpoint) Deregister(h provider.Handle) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	i := e.table.find(h)
-	if i == none {
+	i := e.table.Find(h)
+	if i == regtable.None {
 		return provider.StatusAccess
 	}
-	s := &e.table.slots[i]
-	if s.posted != 0 {
+	s := &e.table.Slots[i]
+	if s.Posted != 0 {
 		return provider.StatusBusy
 	}
-	if s.common {
-		e.free(s.blk)
+	if s.Common {
+		e.free(common(s))
 	}
-	e.table.remove(i)
+	e.table.Remove(i)
 	return nil
 }
