@@ -317,8 +317,8 @@ func (e *endpoint) Close() error {
 	}
 	if first {
 		e.held = nil
-		if e.slow != nil && e.slow.timer != nil {
-			e.slow.timer.Stop()
+		if e.slow != nil {
+			e.slow.alarm.Stop()
 		}
 		e.release()
 	}

@@ -3,6 +3,7 @@ package emu
 import (
 	"time"
 
+	"sansock/internal/alarm"
 	"sansock/internal/regtable"
 	"sansock/provider"
 )
@@ -16,19 +17,22 @@ type Completions struct {
 // slow holds the completions of one endpoint back. The endpoint's mutex guards it.
 type slow struct {
 	Completions
-	timer *time.Timer
+	alarm alarm.Alarm
 	set   bool
+	fires func() // what the alarm calls
 }
 
-// newSlow returns nil where nothing is held back.
-func newSlow(c Completions) *slow {
+// newSlow is for e. It returns nil where nothing is held back.
+func newSlow(c Completions, e *endpoint) *slow {
 	if c.Delay <= 0 {
 		if c.Batch <= 1 {
 			return nil
 		}
 		c.Delay = time.Millisecond
 	}
-	return &slow{Completions: c}
+	s := &slow{Completions: c}
+	s.fires = func() { s.fire(e) }
+	return s
 }
 
 // hold hides the completion that has just been queued, or shows all when the batch is full. It reports whether to call
@@ -43,11 +47,7 @@ func (s *slow) hold(e *endpoint, urgent bool) bool {
 	}
 	if !s.set {
 		s.set = true
-		if s.timer == nil {
-			s.timer = time.AfterFunc(s.Delay, func() { s.fire(e) })
-		} else {
-			s.timer.Reset(s.Delay)
-		}
+		s.alarm.Set(s.Delay, s.fires)
 	}
 	return false
 }

@@ -9,6 +9,7 @@ import (
 
 	"sansock/internal/regtable"
 	"sansock/internal/ring"
+	"sansock/internal/spin"
 	"sansock/provider"
 )
 
@@ -85,6 +86,7 @@ type endpoint struct {
 	expected bool // the link counts it among those that the peer has yet to end; guarded by the link's mu
 
 	wake     func()
+	waiter   spin.Waiter
 	pausing  score // these two belong to the one who spins
 	yielding pace
 	roused   atomic.Bool // by Interrupt
@@ -738,7 +740,7 @@ func (e *endpoint) Close() error {
 	if e.closed {
 		return nil
 	}
-	e.forgetSpinner()
+	e.waiter.Forget()
 	e.disarm()
 	e.closed = true
 	e.drain(device)

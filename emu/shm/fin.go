@@ -119,11 +119,7 @@ func (l *link) expect(e *endpoint) {
 	if len(l.ending) > 1 {
 		return
 	}
-	if l.reaper == nil {
-		l.reaper = time.AfterFunc(reapTime, l.reap)
-	} else {
-		l.reaper.Reset(reapTime)
-	}
+	l.reaper.Set(reapTime, l.reap)
 }
 
 // reap looks after the connections that have ended here. Where the peer has not, it is rung, as it may not be waiting for anything,
@@ -158,11 +154,7 @@ func (l *link) await(e *endpoint) {
 		return // for another one
 	}
 	l.late = e
-	if l.patience == nil {
-		l.patience = time.AfterFunc(patience, l.lose)
-	} else {
-		l.patience.Reset(patience)
-	}
+	l.patience.Set(patience, l.lose)
 }
 
 // waits reports whether the peer has not ended late. Called with mu held.
@@ -179,6 +171,6 @@ func (l *link) lose() {
 	case l.used == l.expected && len(l.asked) == 0:
 		l.abort()
 	default:
-		l.patience.Reset(patience)
+		l.patience.Set(patience, l.lose)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sansock/internal/alarm"
 	"sansock/provider"
 )
 
@@ -50,15 +51,15 @@ type link struct {
 	spare []uint32            // connection numbers, of those that have been used
 	used  int
 	dead  bool
-	idle  *time.Timer
+	idle  alarm.Alarm
 
-	dialing pace        // of looking for an answer, guarded by spinning.busy
+	dialing pace        // of looking for an answer, of the one who spins
 	ending  []*endpoint // over, but not gone, and not looked after since
-	reaper  *time.Timer // runs while there are some
+	reaper  alarm.Alarm // runs while there are some
 
 	expected int         // how many of used are over
 	late     *endpoint   // the peer was rung to end it; nil: it has ended all, as far as we know
-	patience *time.Timer // runs while late is set
+	patience alarm.Alarm // runs while late is set
 
 	calls   []*Request // to be handed over; these two are guarded by rx
 	calling bool
@@ -213,11 +214,9 @@ func (l *link) teardown() {
 	l.dead = true
 	conns, asked := slices.Clone(l.conns), l.asked
 	l.asked = nil
-	for _, t := range []*time.Timer{l.idle, l.reaper, l.patience} {
-		if t != nil {
-			t.Stop()
-		}
-	}
+	l.idle.Stop()
+	l.reaper.Stop()
+	l.patience.Stop()
 	l.ending = nil
 	l.mu.Unlock()
 	l.node.unlink(l)
@@ -390,10 +389,8 @@ func (l *link) rest() {
 	}
 	if l.node.closed.Load() {
 		l.abort()
-	} else if l.idle == nil {
-		l.idle = time.AfterFunc(idleTime, l.rested)
 	} else {
-		l.idle.Reset(idleTime)
+		l.idle.Set(idleTime, l.rested)
 	}
 }
 

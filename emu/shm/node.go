@@ -9,11 +9,11 @@ import (
 	"maps"
 	"net/netip"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"sansock/internal/spin"
 	"sansock/provider"
 )
 
@@ -391,18 +391,15 @@ func (e *endpoint) look() bool {
 
 // glance looks for the answer for a moment, under the rules for spinning, by yielding.
 func (e *endpoint) glance() bool {
-	procs := runtime.GOMAXPROCS(0)
-	if procs < 2 || !spinning.busy.CompareAndSwap(false, true) {
+	if !spin.Begin() {
 		return false
 	}
-	defer spinning.busy.Store(false)
+	defer spin.End()
 	if !e.yield(&e.l.dialing, e.look) {
 		return false
 	}
 	// Nobody else spins, and it pays off: so will it for what the dialer waits for next.
-	spinning.procs.Store(int32(procs))
-	spinning.last.Store(e)
-	spinning.run.Store(soloWaits)
+	e.waiter.Favour()
 	return true
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"sansock/internal/ring"
+	"sansock/internal/spin"
 	"sansock/provider"
 )
 
@@ -61,6 +62,7 @@ type endpoint struct {
 	// polling is held while completions are read from the library and until they are settled. It comes before mu.
 	polling sync.Mutex
 	gone    bool // run is ending the connection, and alone reads from here on; under polling
+	waiter  spin.Waiter
 	spins   score
 }
 
@@ -284,7 +286,7 @@ func (e *endpoint) Close() error {
 	e.mu.Unlock()
 	e.sleeper.kick()
 	<-e.down
-	spinning.last.CompareAndSwap(e, nil)
+	e.waiter.Forget()
 	e.release.Do(e.dispose)
 	return nil
 }
