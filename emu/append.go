@@ -1,10 +1,12 @@
 package emu
 
+import "sansock/internal/regtable"
+
 // growing is the memory that an open message from the endpoint from may fill: the receive r in the registration s, as
 // far as the longest message of from reaches.
-func growing(s *slot, r *recv, from *endpoint) []byte {
+func growing(s *regtable.Slot, r *recv, from *endpoint) []byte {
 	n := min(int(r.size), from.attr.MaxMessage)
-	return s.bytes[r.off : r.off+n : r.off+n]
+	return s.Bytes[r.off : r.off+n : r.off+n]
 }
 
 // Append implements provider.Appender. A message has been taken when its completion has left the queue. It is
@@ -14,11 +16,11 @@ func growing(s *slot, r *recv, from *endpoint) []byte {
 func (e *endpoint) Append(b []byte) bool {
 	p := e.peer
 	p.lock()
-	if p.comps.n == 0 || p.gate != 0 || p.copying || len(b) > copyUnderLock {
+	if p.comps.Len() == 0 || p.gate != 0 || p.copying || len(b) > copyUnderLock {
 		p.unlock()
 		return false
 	}
-	c := p.comps.back()
+	c := p.comps.Back()
 	n := int(c.n)
 	if !c.open || len(b) > len(p.room)-n {
 		p.unlock()

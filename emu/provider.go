@@ -365,7 +365,7 @@ func connect(dialer, listener *Provider, from, to netip.AddrPort) (*endpoint, *e
 	for i, p := range [2]*Provider{dialer, listener} {
 		e := &c.ends[i]
 		e.peer, e.conn, e.prov, e.attr = &c.ends[1-i], c, p, &p.attr
-		e.salt, e.slow = rand.Uint64(), newSlow(p.slow)
+		e.table.Salt, e.slow = rand.Uint64(), newSlow(p.slow, e)
 	}
 	if dialer.link.shaped() || listener.link.shaped() {
 		for i, p := range [2]*Provider{dialer, listener} {

@@ -108,7 +108,7 @@ func TestWaits(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			x, y := pair(t, Config{})
 			r := x.expose(make([]byte, 8), provider.RightWrite)
-			release := hold(x.Endpoint.(*endpoint), func(e *endpoint, n int32) { e.table.slots[0].access += n })
+			release := hold(x.Endpoint.(*endpoint), func(e *endpoint, n int32) { e.table.Slots[0].Access += n })
 			blocked(t, func() { assert.NoError(t, x.Deregister(r.Handle)) }, func() {
 				assert.Equal(t, provider.StatusAccess, x.Deregister(r.Handle), "gone already")
 				assert.NoError(t, y.PostWrite(provider.RDMA{Local: provider.Segment{Bytes: []byte("x")}, Remote: r.Descriptor}))

@@ -47,11 +47,18 @@ var roles = map[string]func(s *san, l provider.Listener) error{
 	"random":   random,
 	"busy":     busy,
 	"exposing": exposing,
+	"mortal":   mortal,
+	"writing":  writing,
+
+	"tally": tally((*end).next), "tally spinning": tally((*end).nextSpinning), "tally seated": tally((*end).nextSeated),
 }
 
 func play(role string) int {
 	if runtime.GOOS != "linux" {
 		return 1
+	}
+	if role == "husk" {
+		return husk()
 	}
 	if strings.HasPrefix(role, "tcp-") {
 		return playTCP(role)
@@ -339,7 +346,7 @@ func TestKilledMessages(t *testing.T) {
 	for i := uint64(4); i < 8; i++ {
 		require.Equal(t, provider.Completion{Op: provider.OpRecv, Context: i, Status: provider.StatusAborted}, e.next())
 	}
-	require.Equal(t, provider.Completion{Op: provider.OpDisconnect, Status: provider.StatusDisconnected}, e.next())
+	require.Equal(t, provider.Completion{Op: provider.OpDisconnect, Status: provider.StatusExited}, e.next())
 }
 
 // TestStopped stops the peer: nothing is lost when it goes on.

@@ -4,7 +4,6 @@ package shm
 
 import (
 	"encoding/binary"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -24,12 +23,8 @@ import (
 
 // sit takes the seat of e's link.
 func sit(t testing.TB, e provider.Endpoint) {
-	require.Eventually(t, func() bool {
-		for range soloWaits + 1 { // the witness waits, too
-			e.(*endpoint).Spin()
-		}
-		return e.(*endpoint).Seat()
-	}, 10*time.Second, time.Millisecond)
+	defer e.(*endpoint).waiter.Pin()() // the witness waits, too
+	require.True(t, e.(*endpoint).Seat())
 }
 
 // sleep sleeps in the seat, in a goroutine. It returns a channel that is closed when that is over.
@@ -115,12 +110,7 @@ func TestSeatAfterTheEnd(t *testing.T) {
 	x := e.Endpoint.(*endpoint)
 	peer.Close()
 	require.Equal(t, provider.OpDisconnect, e.next().Op)
-	require.Eventually(t, func() bool {
-		for range soloWaits + 1 { // the witness waits, too
-			x.Spin()
-		}
-		return x.alone()
-	}, 10*time.Second, time.Millisecond)
+	defer x.waiter.Pin()() // the witness waits, too
 	require.False(t, x.Seat())
 	require.False(t, x.l.seat.taken.Load(), "it is left to others")
 }
@@ -229,7 +219,7 @@ func TestSeatArmWord(t *testing.T) {
 			over := sleep(t, e.Endpoint)
 			peer.out.arm.Store(word)
 			require.NoError(t, peer.PostSend(provider.Send{Inline: [2][]byte{{1}}}))
-			ring(h.l.seat.peer)
+			ringBell(h.l.seat.peer)
 			soon(t, over, "a ring does not wake")
 			require.Equal(t, provider.OpRecv, e.next().Op)
 			v.alive(t)
@@ -254,7 +244,7 @@ func TestSeatFlood(t *testing.T) {
 						return
 					default:
 						peer.out.arm.Store(word)
-						ring(h.l.seat.peer)
+						ringBell(h.l.seat.peer)
 					}
 				}
 			})
@@ -316,18 +306,14 @@ func TestSeatAllocations(t *testing.T) {
 // settled has a session's Read sleep in the seat, and returns its result.
 func settled(t testing.TB, s *san, c *session.Conn) chan error {
 	failed := make(chan error, 1)
-	b := make([]byte, 1)
-	for range 2 * soloWaits {
-		_, err := c.Write(b)
-		require.NoError(t, err)
-		_, err = io.ReadFull(c, b)
-		require.NoError(t, err)
-	}
+	l := s.links0(t)
+	l.mu.Lock()
+	t.Cleanup(l.conns[0].waiter.Pin()) // it is the only one of this process that waits
+	l.mu.Unlock()
 	go func() {
 		_, err := c.Read(make([]byte, 1))
 		failed <- err
 	}()
-	l := s.links0(t)
 	require.Eventually(t, l.seat.taken.Load, 10*time.Second, time.Millisecond, "the Read does not take the seat")
 	return failed
 }
