@@ -37,6 +37,7 @@ type comp struct {
 	op     provider.Op
 	status provider.Status
 	urgent bool // wakes for WakeSolicited
+	open   bool // a message that may grow, see Append
 }
 
 // op is a posted operation that has not completed.
@@ -60,6 +61,7 @@ type endpoint struct {
 	hidden  uint32 // the newest completions in comps, which are not to be seen yet
 	comps   ring[comp]
 	recvs   ring[recv]
+	room    []byte // the receive of the newest open message, as far as that may fill it
 	table   table
 	out     [provider.OpDisconnect + 1]uint32 // operations posted and not yet polled, by kind
 
@@ -115,8 +117,11 @@ func (e *endpoint) RemoteAddr() netip.AddrPort { return e.conn.addr[1-e.side()] 
 
 // Extension implements provider.Endpoint.
 func (e *endpoint) Extension(id provider.GUID) (any, error) {
-	if id == provider.GUIDRDMARead && e.attr.RDMARead {
+	switch {
+	case id == provider.GUIDRDMARead && e.attr.RDMARead:
 		return provider.RDMAReader(e), nil
+	case id == provider.GUIDAppender && e.prov.appends:
+		return provider.Appender(e), nil
 	}
 	return nil, provider.StatusUnsupported
 }

@@ -121,8 +121,11 @@ func (k knobbed) Deregister(h provider.Handle) error {
 // Extension implements provider.Endpoint.
 func (k knobbed) Extension(id provider.GUID) (any, error) {
 	x, err := k.endpoint.Extension(id)
-	if id == provider.GUIDRDMARead && err == nil {
+	switch {
+	case id == provider.GUIDRDMARead && err == nil:
 		return provider.RDMAReader(k), nil
+	case id == provider.GUIDAppender:
+		return nil, provider.StatusUnsupported // what Append adds would get round the knobs
 	}
 	return x, err
 }

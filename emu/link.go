@@ -182,7 +182,7 @@ func (p *parcel) arrive() provider.Status {
 	case p.fail != provider.StatusOK:
 		st = p.fail
 	case p.kind == provider.OpSend:
-		st = peer.deliver(p.body, nil, p.solicited)
+		st = peer.deliver(p.body, nil, p.solicited, false)
 	case p.kind == provider.OpRead && !p.answer:
 		p.answer = true
 		return peer.egress().send(*p, len(p.rdma.Local.Bytes))

@@ -47,6 +47,9 @@ type Config struct {
 	MaxRDMAs      int // 256
 	Buffered      int // 128 KiB; negative: no preference
 
+	// NoAppend leaves the extension provider.Appender out.
+	NoAppend bool
+
 	// NoRDMARead leaves the extension out, and memory cannot be exposed for reading.
 	NoRDMARead bool
 
@@ -76,6 +79,7 @@ type Provider struct {
 	name     string
 	fabric   *Fabric
 	attr     provider.Attributes
+	appends  bool // has the extension
 	prefixes func() ([]netip.Prefix, error)
 	proxy    *proxy
 	link     Link
@@ -102,6 +106,7 @@ func New(c Config) (*Provider, error) {
 	p := &Provider{
 		name:      c.Name,
 		fabric:    c.Fabric,
+		appends:   !c.NoAppend,
 		prefixes:  c.Prefixes,
 		proxy:     newProxy(c.Memory),
 		link:      c.Link,

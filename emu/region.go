@@ -199,6 +199,7 @@ func (e *endpoint) Deregister(h provider.Handle) error {
 	}
 	s = &e.table.slots[i]
 	b, common := s.bytes, s.common
+	e.room = nil                      // perhaps it is there
 	released := e.released && !common // Close has given it back
 	e.table.remove(i)
 	e.unlock()
@@ -212,6 +213,7 @@ func (e *endpoint) Deregister(h provider.Handle) error {
 // Called with the lock held.
 func (e *endpoint) release() {
 	e.released = true
+	e.room = nil
 	for i := range e.table.slots {
 		if s := &e.table.slots[i]; s.state != slotFree {
 			s.rights, s.posted = 0, 0

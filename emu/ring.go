@@ -20,6 +20,9 @@ func (r *ring[T]) front() *T { return &r.buf[r.head&uint32(len(r.buf)-1)] }
 // at is element i, counted from the oldest.
 func (r *ring[T]) at(i uint32) *T { return &r.buf[(r.head+i)&uint32(len(r.buf)-1)] }
 
+// back is the newest element. The ring must not be empty.
+func (r *ring[T]) back() *T { return r.at(r.n - 1) }
+
 // drop removes the oldest element.
 func (r *ring[T]) drop() {
 	r.head++

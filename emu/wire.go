@@ -46,7 +46,10 @@ func (e *endpoint) PostSend(s provider.Send) error {
 	copy(b.bytes[r.off+k:], s.Inline[1])
 	b.posted--
 	p.started = true
-	c := comp{ctx: r.ctx, n: uint32(n), op: provider.OpRecv, urgent: s.Solicited}
+	c := comp{ctx: r.ctx, n: uint32(n), op: provider.OpRecv, urgent: s.Solicited, open: s.Open}
+	if s.Open {
+		p.room = growing(b, r, e)
+	}
 	p.recvs.drop()
 	wake := p.push(c)
 	p.unlock()
@@ -58,7 +61,7 @@ func (e *endpoint) PostSend(s provider.Send) error {
 
 // sendInline is PostSend where it is not simple.
 func (e *endpoint) sendInline(s *provider.Send) error {
-	st := e.peer.deliver(s.Inline[0], s.Inline[1], s.Solicited)
+	st := e.peer.deliver(s.Inline[0], s.Inline[1], s.Solicited, s.Open)
 	switch st {
 	case provider.StatusOK:
 		return nil
@@ -180,12 +183,12 @@ func (e *endpoint) sendLocal(s *provider.Send) error {
 	if err != nil {
 		return err
 	}
-	return e.end(s.Context, i, provider.OpSend, e.peer.deliver(s.Local.Bytes, nil, s.Solicited))
+	return e.end(s.Context, i, provider.OpSend, e.peer.deliver(s.Local.Bytes, nil, s.Solicited, s.Open))
 }
 
 // deliver puts a message, a and b after each other, into the first receive of e, the receiving end. The answer is
 // StatusOK, StatusDisconnected where e takes nothing, statusLost, or the status with which the connection must end.
-func (e *endpoint) deliver(a, b []byte, solicited bool) provider.Status {
+func (e *endpoint) deliver(a, b []byte, solicited, open bool) provider.Status {
 	n := len(a) + len(b)
 	e.lock()
 	for e.copying && e.gate == 0 {
@@ -236,6 +239,9 @@ func (e *endpoint) deliver(a, b []byte, solicited bool) provider.Status {
 		e.signal()
 	}
 	e.table.slots[r.slot].posted--
+	if open && st == provider.StatusOK {
+		c.open, e.room = true, growing(&e.table.slots[r.slot], &r, e.peer)
+	}
 	wake := e.push(c) // if the connection has ended meanwhile, report is still to come, as shut waits for copying
 	e.unlock()
 	if wake {

@@ -136,9 +136,9 @@ func (n *negotiation) begin() error {
 
 // refusal returns the refusal of a peer that had closed before we could begin.
 func (n *negotiation) refusal() error {
-	for n.core.ep.Poll(n.core.comps[:1]) == 1 {
+	for n.core.ep.Poll(n.core.cq[:1]) == 1 {
 		var refused *RefusedError
-		if err := n.step(&n.core.comps[0]); errors.As(err, &refused) {
+		if err := n.step(&n.core.cq[0]); errors.As(err, &refused) {
 			return err
 		}
 	}
@@ -178,12 +178,12 @@ func (n *negotiation) leave(c *Conn) {
 	limit.set(time.Now().Add(sendTimeout))
 	defer limit.stop()
 	c.core.err = net.ErrClosed // what the peer had sent behind is not looked at
-	for n.refused && c.core.inFlight > 0 && !c.core.ended && !limit.expired() {
+	for n.refused && c.core.inFlight > 0 && c.core.line.state != lineEnded && !limit.expired() {
 		if c.core.poll() > 0 {
 			continue
 		}
 		c.rd.park()
-		limit.alarm(&c.rd)
+		limit.start(&c.rd.waiter)
 		if c.ep.Arm(provider.WakeAny) {
 			c.rd.unpark()
 		} else {
@@ -211,7 +211,7 @@ func (n *negotiation) step(p *provider.Completion) error {
 	c := n.core
 	switch {
 	case p.Op == provider.OpSend:
-		c.sent(p.Context)
+		c.sendDone(p.Context)
 		return p.Status.Err()
 	case p.Op != provider.OpRecv || p.Status == provider.StatusAborted:
 		return provider.StatusDisconnected
@@ -264,9 +264,10 @@ func (n *negotiation) step(p *provider.Completion) error {
 	}
 	c.post(kindReady, 0, 0, 0, nil, true)
 	n.done = true
-	if c.abortSent && c.err == nil {
+	if c.line.state >= lineShut && c.fault == nil {
 		return provider.StatusDisconnected
 	}
+	c.noteFault()
 	return c.err
 }
 
@@ -290,8 +291,8 @@ func (n *negotiation) confirmed(b []byte, slot int) error {
 
 // steps acts on what has come. One at a time: what follows the negotiation is not ours to take.
 func (n *negotiation) steps() error {
-	for !n.done && n.core.ep.Poll(n.core.comps[:1]) == 1 {
-		if err := n.step(&n.core.comps[0]); err != nil {
+	for !n.done && n.core.ep.Poll(n.core.cq[:1]) == 1 {
+		if err := n.step(&n.core.cq[0]); err != nil {
 			return err
 		}
 	}

@@ -25,3 +25,26 @@ type Fallbacks struct {
 	ReceiveRegistration uint64 // the reader could not register its memory
 	Buffer              uint64 // NewBuffer found no registered memory
 }
+
+// statistics completes what the core has counted.
+func (c *core) statistics() Stats {
+	s := c.stats
+	s.BytesCopiedIn, s.BytesCopiedOut = c.arrived-s.BytesRDMAIn, c.stream.written-s.BytesRDMAOut
+	s.MessagesReceived += c.received
+	s.MessagesSent += c.sent
+	for i := range c.recv {
+		s.ReceiveRegion += len(c.recv[i].region.Bytes)
+	}
+	s.Threshold = c.threshold
+	if c.regs != nil {
+		r := c.regs.Stats()
+		s.LiveRegistrations, s.CachedRegistrations = r.InUse, r.Cached
+	}
+	if c.out.active && c.out.read && c.out.handle != 0 {
+		s.LiveRegistrations++
+	}
+	if c.in.busy && !c.in.read {
+		s.LiveRegistrations++
+	}
+	return s
+}

@@ -17,6 +17,8 @@ func TestLessonOfStatus(t *testing.T) {
 	want := map[provider.Status]lesson{
 		provider.StatusAborted:      lessonAvoid,
 		provider.StatusDisconnected: lessonAvoid,
+		provider.StatusExited:       lessonAvoid,
+		provider.StatusExitedUnread: lessonAvoid,
 		provider.StatusAccess:       lessonAvoid,
 		provider.StatusLocal:        lessonAvoid,
 		provider.StatusTooLong:      lessonAvoid,

@@ -30,6 +30,8 @@ func TestReasonOfStatus(t *testing.T) {
 	want := map[provider.Status]Reason{
 		provider.StatusAborted:      ReasonDisconnected,
 		provider.StatusDisconnected: ReasonDisconnected,
+		provider.StatusExited:       ReasonDisconnected,
+		provider.StatusExitedUnread: ReasonDisconnected,
 		provider.StatusAccess:       ReasonProviderFailed,
 		provider.StatusLocal:        ReasonProviderFailed,
 		provider.StatusTooLong:      ReasonProviderFailed,

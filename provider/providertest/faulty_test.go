@@ -222,6 +222,7 @@ type faultyEnd struct {
 	arm        func(w provider.Wake) bool
 	wake       func(wake func())
 	extension  func(id provider.GUID) (any, error)
+	grow       func(b []byte) bool
 	close      func() error
 
 	muted  atomic.Bool // the wake function is not called
@@ -230,13 +231,15 @@ type faultyEnd struct {
 	qmu    sync.Mutex // a leaf
 	extra  []provider.Completion
 	recvs  map[uint64]provider.Segment
-	posted int // receives ever posted
+	posted int             // receives ever posted
+	order  []provider.Recv // all of them
+	more   map[uint64]int  // what a mutant has added to the messages of receives
 	waiter func()
 	look   func() // what polling does for the peer
 }
 
 func (w *world) wrap(ep provider.Endpoint) *faultyEnd {
-	e := &faultyEnd{Endpoint: ep, world: w, recvs: make(map[uint64]provider.Segment)}
+	e := &faultyEnd{Endpoint: ep, world: w, recvs: make(map[uint64]provider.Segment), more: make(map[uint64]int)}
 	w.mu.Lock()
 	e.number = len(w.ends)
 	w.ends = append(w.ends, e)
@@ -370,10 +373,12 @@ func (e *faultyEnd) PostRecv(r provider.Recv) error {
 	} else {
 		err = e.Endpoint.PostRecv(r)
 	}
+	e.qmu.Lock()
+	defer e.qmu.Unlock()
 	if err != nil {
-		e.qmu.Lock()
 		delete(e.recvs, r.Context)
-		e.qmu.Unlock()
+	} else {
+		e.order = append(e.order, r)
 	}
 	return err
 }
@@ -478,11 +483,30 @@ func (e *faultyEnd) Extension(id provider.GUID) (any, error) {
 		return e.extension(id)
 	}
 	ext, err := e.Endpoint.Extension(id)
-	if id == provider.GUIDRDMARead && err == nil {
+	switch {
+	case err != nil:
+	case id == provider.GUIDRDMARead:
 		return provider.RDMAReader(e), nil
+	case id == provider.GUIDAppender:
+		return provider.Appender(e), nil
 	}
 	return ext, err
 }
+
+func (e *faultyEnd) Append(b []byte) bool {
+	if e.grow != nil {
+		return e.grow(b)
+	}
+	return e.append(b)
+}
+
+// append hands bytes to the emulator.
+func (e *faultyEnd) append(b []byte) bool {
+	a, err := e.Endpoint.Extension(provider.GUIDAppender)
+	return err == nil && a.(provider.Appender).Append(b)
+}
+
+func (e *faultyEnd) Unread(bool) {}
 
 func (e *faultyEnd) Close() error {
 	shut := e.Endpoint.Close

@@ -36,7 +36,7 @@ func TestInnocent(t *testing.T) {
 
 // TestMutants shows that each mistake is found by the rules that are there to find it.
 func TestMutants(t *testing.T) {
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, appendMutants) {
 		t.Run(m.name, func(t *testing.T) {
 			found := check(t, m.config(), m.rules...)
 			for _, rule := range m.rules {
@@ -54,7 +54,7 @@ func TestMutants(t *testing.T) {
 // TestEveryRuleFinds shows that there is no rule that finds nothing.
 func TestEveryRuleFinds(t *testing.T) {
 	used := make(map[string]bool)
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, appendMutants) {
 		for _, r := range m.rules {
 			used[r] = true
 		}

@@ -9,22 +9,20 @@ type outbound struct {
 	p       []byte // the memory offered
 	read    bool   // read mode: p is exposed, the peer reads it
 	handle  provider.Handle
-	taken   uint64 // bytes that the peer can read, counted when over
-	over    bool   // the peer, or we, are done with it
-	revoke  bool   // kindRevoke to be sent
-	revoked bool   // sent
-	direct  bool   // all of it went straight into a waiting Read
-	pieces  int    // RDMA writes posted and not completed
+	buffer  provider.Handle // registration that the Write's memory has already; not ours to end
+	taken   uint64          // bytes that the peer can read, counted when over
+	over    bool            // the peer, or we, are done with it
+	revoked bool            // it was taken back: letterRevoke is due, or sent
+	direct  bool            // all of it went straight into a waiting Read
+	pieces  int             // RDMA writes posted and not completed
 
-	target     target // write mode: where the next bytes go
+	// Write mode.
+	target     target // where the next bytes go
 	targetSet  bool
+	stop       bool   // the peer wants the target back
 	written    uint64 // bytes of the target written
 	sent       uint64 // bytes written to targets before
-	stop       bool   // the peer wants the target back
-	wroteCount uint64
-	wrote      bool // kindWrote to be sent
-
-	buffer provider.Handle // registration that the Write's memory has already; not ours to end
+	wroteCount uint64 // of letterWrote
 }
 
 // firstPart is how much of a large write rides in the offer, where messages leave from registered memory: the
@@ -34,45 +32,58 @@ const firstPart = 4 << 10
 
 // useRDMA reports whether a write of n bytes should be offered.
 func (c *core) useRDMA(n int) bool {
-	return c.threshold > 0 && n >= c.threshold && !c.out.active && len(c.held) == 0
+	return c.threshold > 0 && n >= c.threshold && !c.out.active && !c.writeOver()
 }
 
 // offer begins a large write of p and returns how many bytes went with the offer. Where it cannot be made it reports
 // false: the write then goes in messages.
 func (c *core) offer(p []byte) (first int, begun bool) {
 	out := &c.out
-	if !c.canData() || c.writeOver() {
+	if !c.canData() || c.writeOver() || c.payload() < offerSize {
 		return 0, false
 	}
 	if c.attr.MaxInline < c.win.size() {
 		first = min(firstPart, c.payload()-offerSize, len(p)-1)
 	}
-	if c.payload() < offerSize {
-		return 0, false
-	}
 	rest := p[first:]
-	read := c.peerReader && c.attr.RDMAReadable
-	var r provider.Region
-	var err error
-	if read {
-		r, err = c.expose(rest, provider.RightRead)
-	} else if out.buffer == 0 {
-		r.Handle, err = c.registerLocal(rest)
-	}
+	*out = outbound{id: out.id, buffer: out.buffer, p: rest, read: c.peerReader && c.attr.RDMAReadable}
+	desc, err := c.registerOffer()
 	if err != nil {
 		c.stats.Fallbacks.SendRegistration++
+		out.p = nil
 		return 0, false
 	}
-	*out = outbound{active: true, id: out.id + 1, p: rest, read: read, handle: r.Handle, buffer: out.buffer}
-	offer{total: uint64(len(rest)), desc: r.Descriptor, read: read}.put(c.scratch[headerSize:])
+	out.active = true
+	out.id++
+	offer{total: uint64(len(rest)), desc: desc, read: out.read}.put(c.scratch[headerSize:])
 	c.post(kindOffer, 0, out.id, offerSize, p[:first], true)
-	c.stats.BytesCopiedOut += uint64(first)
+	c.stream.written += uint64(first)
 	return first, true
 }
 
-// offerDone acts on the peer's word that it has taken count bytes, and will take no more.
-func (c *core) offerDone(id, count uint64) error {
+// registerOffer makes the memory of an offer usable by the peer, or by our own device.
+func (c *core) registerOffer() (desc provider.Descriptor, err error) {
 	out := &c.out
+	if out.read {
+		r, err := c.expose(out.p, provider.RightRead)
+		if err == nil {
+			c.stats.Registrations++
+		}
+		out.handle = r.Handle
+		return r.Descriptor, err
+	}
+	if out.buffer == 0 {
+		if out.handle, err = c.registerLocal(out.p); err == nil && out.handle != 0 {
+			c.stats.Registrations++
+		}
+	}
+	return desc, err
+}
+
+// offerDone acts on the peer's word that it has taken count bytes, and will take no more.
+func (c *core) offerDone(id, count uint64, direct bool) error {
+	out := &c.out
+	out.direct = direct
 	if id != out.id || out.over || !out.active {
 		return protocolError("offer %d done unasked", id)
 	}
@@ -88,7 +99,10 @@ func (c *core) offerDone(id, count uint64) error {
 func (c *core) endOutbound(count uint64) {
 	out := &c.out
 	out.taken, out.over = count, true
-	out.targetSet, out.wrote, out.revoke = false, false, false
+	out.targetSet = false
+	c.cancel(letterWrote)
+	c.cancel(letterRevoke)
+	c.stream.written += count
 	c.stats.BytesRDMAOut += count
 	c.releaseOutbound()
 }
@@ -99,7 +113,7 @@ func (c *core) releaseOutbound() {
 	case out.handle == 0 || out.pieces > 0:
 		return
 	case out.read:
-		c.revokeAccess(out.handle)
+		c.conceal(out.handle)
 	default:
 		c.regs.Put(out.handle)
 	}
@@ -113,7 +127,7 @@ func (c *core) outboundOver() bool { return c.out.over && c.out.pieces == 0 }
 func (c *core) takeOutbound() int {
 	n := c.out.taken
 	c.out.active, c.out.p = false, nil
-	if c.finWanted || c.aside {
+	if c.due != 0 || c.life == lifeSettling {
 		c.pump() // they have waited for it
 	}
 	return int(n)
@@ -121,8 +135,9 @@ func (c *core) takeOutbound() int {
 
 // revokeOutbound asks for the memory back. The peer's answer, or our own count in write mode, ends the offer.
 func (c *core) revokeOutbound() {
-	if out := &c.out; out.active && !out.over && !out.revoke && !out.revoked {
-		out.revoke = true
+	if out := &c.out; out.active && !out.over && !out.revoked {
+		out.revoked = true
+		c.want(letterRevoke)
 		if out.targetSet && out.pieces == 0 {
 			c.endTarget()
 		}
@@ -137,27 +152,27 @@ func (c *core) targeted(id uint64, t target) error {
 		return protocolError("target of %d bytes for offer %d", t.length, id)
 	}
 	out.target, out.targetSet, out.written, out.stop = t, true, 0, false
-	if out.revoke || out.revoked {
+	if out.revoked {
 		c.endTarget()
 	}
 	return nil
 }
 
-// untargeted acts on the peer's wish to have its target back.
-func (c *core) untargeted(id uint64) error {
+// untargeted acts on the peer's wish to have its target back. If there is none, our kindWrote has crossed it.
+func (c *core) untargeted(id uint64) {
 	if c.out.active && c.out.id == id && c.out.targetSet {
 		c.out.stop = true
 		if c.out.pieces == 0 {
 			c.endTarget()
 		}
 	}
-	return nil // otherwise our kindWrote has crossed it
 }
 
 // canPush reports that push would begin something.
 func (c *core) canPush() bool {
 	out := &c.out
-	return out.active && !out.over && out.targetSet && !out.stop && out.pieces == 0 && !out.revoke && !c.ended && !c.done && !c.aborting
+	return out.active && !out.over && out.targetSet && !out.stop && out.pieces == 0 && !out.revoked &&
+		c.line.state != lineEnded && c.life < lifeAborting
 }
 
 // push begins the next RDMA write to the target. The caller posts op, without holding up anybody else, and reports the
@@ -184,7 +199,8 @@ func (c *core) pushPosted(err error) {
 	if err == nil {
 		return
 	}
-	c.postFailed(err)
+	c.failed(err)
+	c.noteFault()
 	if c.out.pieces > 0 { // else the endpoint was closed meanwhile
 		c.out.pieces--
 	}
@@ -202,12 +218,12 @@ func (c *core) pushed(s provider.Status) {
 	}
 	if s != provider.StatusOK {
 		out.stop = true // the connection ends
-		if s != provider.StatusAborted && s != provider.StatusDisconnected {
+		if !ending(s) {
 			c.fail(s, abortFailed)
 		}
 		return
 	}
-	if !out.over && out.targetSet && (out.written == out.target.length || out.stop || out.revoke) {
+	if !out.over && out.targetSet && (out.written == out.target.length || out.stop || out.revoked) {
 		c.endTarget()
 	}
 }
@@ -218,29 +234,33 @@ func (c *core) endTarget() {
 	if out.written > 0 {
 		c.stats.WriteTransfers++
 	}
-	out.wrote, out.wroteCount = true, out.written
+	out.wroteCount = out.written
+	c.want(letterWrote)
 	out.sent += out.written
 	out.targetSet = false
 }
 
-// pumpOutbound sends the control messages of the outbound offer.
-func (c *core) pumpOutbound() {
+// sendOutbound sends a letter about the outbound offer, and reports that it is settled.
+func (c *core) sendOutbound(l letter) bool {
 	out := &c.out
-	if out.active && out.wrote && c.canControl() {
-		out.wrote = false
+	switch {
+	case !out.active:
+	case l == letterWrote:
 		c.putCount(out.wroteCount)
 		c.post(kindWrote, 0, out.id, 8, nil, true)
 		if out.sent == uint64(len(out.p)) {
 			c.endOutbound(out.sent)
 		}
-	}
-	if out.active && out.revoke && !out.over && !out.targetSet && !out.wrote && c.canControl() {
-		out.revoke, out.revoked = false, true
+	case out.over:
+	case out.targetSet || c.wanted(letterWrote):
+		return false
+	default:
 		c.post(kindRevoke, 0, out.id, 0, nil, true)
 	}
+	return true
 }
 
-// dropOutbound ends the offer after the endpoint was closed, which revoked the memory and completed the posted writes.
+// dropOutbound ends the offer after the endpoint was closed, which concealed the memory and completed the posted writes.
 func (c *core) dropOutbound() {
 	c.dropLate()
 	if c.out.active && !c.out.over {

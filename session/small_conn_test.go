@@ -13,7 +13,7 @@ import (
 )
 
 // The last of many small writes arrives at once although the writer does nothing any more, or reads.
-func TestFlowArrives(t *testing.T) {
+func TestLastOfManyArrives(t *testing.T) {
 	inBubble(t, func(t *testing.T, c emu.Config) {
 		for _, reads := range []bool{false, true} {
 			x, y := pair(t, c, c, session.Config{})

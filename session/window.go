@@ -1,19 +1,16 @@
 package session
 
-// Every message takes one receive buffer of the peer's, and needs one credit. The last credits are kept for
-// messages that must not be stopped by data that nobody reads: data leaves reserve of them, control messages
-// leave one, which only kindCredit may use.
+// Every message takes one receive buffer of the peer's, and needs one credit. The last credits are kept for messages
+// that data which nobody reads must not stop: data leaves reserve of them, control messages leave one, which only
+// kindCredit may use.
 //
-// Credits go back with every message, and in a kindCredit when half of the buffers is owed. So once all that was sent
-// is consumed, less than half is missing, and data can be sent: nobody has to ask. A control message that leaves its sender
-// unable to send another is paid back at once, as unread data may hold up the rest. And since it otherwise takes two
-// messages at least to provoke one kindCredit, two idle sides do not exchange them for ever.
+// Credits go back with every message, and in a kindCredit when half of the buffers is ungranted. So once all that was
+// sent is consumed, less than half is missing, and data can be sent: nobody has to ask. A control message that leaves
+// its sender unable to send another is replenished at once, as unread data may hold up the rest. Otherwise it takes two
+// messages at least to provoke one kindCredit. So two idle sides do not exchange them for ever.
 //
-// A side that holds bytes back until dry comes pays back any message of a peer that has no credit left to say it with, even a
-// kindCredit. That ends as well, as the peer has three credits then, and has to spend two before it happens again.
-//
-// Data leaves one credit more than a control message needs: where data is stalled both ways, control messages and the
-// credits for them cross, and each side's kindCredit, which is not paid back itself, costs it one.
+// Data leaves one credit more than a control message needs. Where data is stalled both ways, control messages and the
+// credits for them cross, and each side's kindCredit, which is not replenished itself, costs it one.
 const (
 	reserve        = 3
 	controlReserve = 2 // with less, a side can send no control message
@@ -31,15 +28,14 @@ type window struct {
 	n       int
 	credits int  // sum of counts
 	total   int  // buffers announced with the last size
-	stuck   bool // the peer has been told that a Write waits
-	telling bool // it is to be told so, which was not possible yet
+	told    bool // the peer knows that a Write waits for credits
 }
 
 // add takes credits of the current size.
 func (w *window) add(n int) error {
 	w.grants[w.n-1].count += n
 	w.credits += n
-	w.stuck = w.stuck && w.credits <= reserve
+	w.told = w.told && w.credits <= reserve
 	if w.credits > 1<<16 {
 		return protocolError("%d credits", w.credits)
 	}
@@ -69,11 +65,16 @@ func (w *window) trim() {
 // size is the size of the buffer that the next message will take.
 func (w *window) size() int { return w.grants[0].size }
 
+// newest is the size of the buffers granted last.
+func (w *window) newest() int { return w.grants[w.n-1].size }
+
 // use takes a credit.
 func (w *window) use() {
 	w.grants[0].count--
 	w.credits--
-	w.trim()
+	if w.n > 1 {
+		w.trim()
+	}
 }
 
 // old is the number of buffers left of sizes before the last.
@@ -82,6 +83,5 @@ func (w *window) old() int { return w.credits - w.grants[w.n-1].count }
 func (w *window) data() bool    { return w.credits > reserve }
 func (w *window) control() bool { return w.credits > 1 }
 
-// short reports that few buffers are left: small writes gather into one message meanwhile. More than half
-// of the buffers are out then, so that credits will come.
+// short reports that few buffers are left. More than half of them are out then, so that credits will come.
 func (w *window) short() bool { return w.credits-controlReserve <= w.total/4 }

@@ -6,7 +6,6 @@ import (
 	pool "github.com/libp2p/go-buffer-pool"
 
 	"sansock/provider"
-	"sansock/session/regcache"
 )
 
 // inbound is a large write of the peer's that is being received. There is one at a time, as the peer's Write waits for
@@ -23,21 +22,22 @@ type inbound struct {
 	desc    provider.Descriptor
 	read    bool // read mode
 	revoked bool // the peer takes it back: no new piece
+	direct  bool // all pieces so far were a Read's
+	piece
 
-	busy   bool   // a piece is under way: dst belongs to the device
+	doneID    uint64 // of letterDone
+	doneCount uint64
+}
+
+// piece is the part of an offer that is being fetched, or that was fetched for a Read.
+type piece struct {
+	busy   bool   // it is under way: dst belongs to the device
 	user   bool   // dst is a Read's, not our own
-	dst    []byte // where the piece goes
+	over   bool   // the Read's piece has ended
+	got    int    // with so many bytes, which the Read has not noticed yet
+	dst    []byte // where it goes
 	handle provider.Handle
-	got    int  // bytes of a finished piece that the Read has not noticed yet
-	over   bool // the Read's piece has ended
-
-	direct       bool // all pieces so far were a Read's
-	targetWanted bool // to be sent
-	target       target
-	untarget     bool // kindUntarget to be sent
-	doneWanted   bool // kindDone to be sent
-	doneID       uint64
-	doneCount    uint64
+	target target // write mode
 }
 
 const (
@@ -49,28 +49,28 @@ const (
 // ready reports that a Read can do something about the offer.
 func (in *inbound) ready() bool { return in.over || in.active && !in.busy && !in.revoked }
 
+// rest is how many bytes of the offer have not been fetched.
+func (in *inbound) rest() uint64 { return in.total - in.taken }
+
 // offered begins an offer.
 func (c *core) offered(id uint64, o offer) error {
-	if c.in.active || c.eof || c.in.doneWanted {
+	switch {
+	case c.in.active || c.reading == readEOF || c.wanted(letterDone):
 		return protocolError("offer %d in the middle of another, or after the end", id)
-	}
-	if s := c.susp; s != nil && !s.leaving && !s.over {
+	case c.susp != nil && c.susp.role == passive && !c.susp.over():
 		return protocolError("offer %d in a hand-over", id) // its memory would go with the endpoint
-	}
-	if o.read && c.reader == nil {
+	case o.read && c.reader == nil:
 		return protocolError("offer to read without RDMA read")
-	}
-	if c.closing || c.aborting {
-		c.abort(abortReset)
+	case c.life >= lifeClosing:
+		c.drop()
 		return nil
-	}
-	if c.shut() {
+	case c.bothShut():
 		c.fail(syscall.ECONNRESET, abortReset) // as for data in messages
 		return nil
 	}
 	c.in.active, c.in.id, c.in.total, c.in.taken = true, id, o.total, 0
 	c.in.desc, c.in.read, c.in.revoked, c.in.direct = o.desc, o.read, false, true
-	if c.deaf {
+	if c.reading == readShut {
 		c.endOffer(c.in.total) // dropped
 	}
 	return nil
@@ -78,7 +78,7 @@ func (c *core) offered(id uint64, o offer) error {
 
 // pull begins to fetch a piece of the offer for a Read: into p or, where p is small, into a buffer of our own.
 func (c *core) pull(p []byte) (op provider.RDMA, begun bool) {
-	if in := &c.in; len(p) >= directRead || uint64(len(p)) >= in.total-in.taken {
+	if len(p) >= directRead || uint64(len(p)) >= c.in.rest() {
 		return c.begin(p[:min(len(p), maxPiece)], true)
 	}
 	return c.pullPiece(ownPiece)
@@ -89,7 +89,7 @@ func (c *core) pullPiece(n int) (op provider.RDMA, begun bool) {
 	if !c.canPull() {
 		return op, false
 	}
-	return c.begin(pool.Get(int(min(uint64(n), c.in.total-c.in.taken))), false)
+	return c.begin(pool.Get(int(min(uint64(n), c.in.rest()))), false)
 }
 
 // pullOwn begins to fetch a piece while nobody reads, within the limit for what is kept.
@@ -102,7 +102,7 @@ func (c *core) pullOwn() (op provider.RDMA, begun bool) {
 
 // room is the size of the piece that pullOwn may fetch. Until there is room for one that is worth the trouble it is 0.
 func (c *core) room() int {
-	n := int(min(ownPiece, c.in.total-c.in.taken))
+	n := int(min(ownPiece, c.in.rest()))
 	if room := c.readBuffer - c.spilled; room < n {
 		if n = room; n < c.readBuffer/2 {
 			return 0
@@ -113,12 +113,12 @@ func (c *core) room() int {
 
 // behind reports that something can be done for the peer's Write although nobody reads.
 func (c *core) behind() bool {
-	return c.canPull() && c.room() > 0 || c.peerStuck && !c.full && c.queue.len() > 0
+	return c.canPull() && c.room() > 0 || c.peerBlocked && !c.full && c.queue.Len() > 0
 }
 
 // canPull reports that a piece may begin.
 func (c *core) canPull() bool {
-	return c.in.active && !c.in.busy && !c.in.revoked && !c.ended && !c.done && !c.aborting
+	return c.in.active && !c.in.busy && !c.in.revoked && c.line.state != lineEnded && c.life < lifeSettling
 }
 
 // begin begins to fetch a piece into dst, which is a Read's if user. It reports whether that was possible. In read mode
@@ -130,7 +130,7 @@ func (c *core) begin(dst []byte, user bool) (op provider.RDMA, begun bool) {
 	in := &c.in
 	in.user = user
 	in.direct = in.direct && user
-	in.dst = dst[:min(uint64(len(dst)), in.total-in.taken)]
+	in.dst = dst[:min(uint64(len(dst)), in.rest())]
 	if in.read {
 		in.dst = in.dst[:min(len(in.dst), c.attr.MaxRDMA)]
 	}
@@ -144,7 +144,7 @@ func (c *core) begin(dst []byte, user bool) (op provider.RDMA, begun bool) {
 	}
 	in.busy = true
 	if !in.read {
-		in.targetWanted = true
+		c.want(letterTarget)
 		c.pump()
 		return op, true
 	}
@@ -160,13 +160,16 @@ func (c *core) register() (err error) {
 	in := &c.in
 	in.handle = 0
 	if in.read {
-		in.handle, err = c.registerLocal(in.dst)
+		if in.handle, err = c.registerLocal(in.dst); err == nil && in.handle != 0 {
+			c.stats.Registrations++
+		}
 		return err
 	}
 	r, err := c.expose(in.dst, provider.RightWrite)
 	if err != nil {
 		return err
 	}
+	c.stats.Registrations++
 	if !in.user {
 		clear(in.dst) // the peer says what it has written: it must not make us pass on what was there before
 	}
@@ -181,54 +184,9 @@ func (c *core) unregister() {
 	case c.in.read:
 		c.regs.Put(c.in.handle)
 	default:
-		c.revokeAccess(c.in.handle)
+		c.conceal(c.in.handle)
 	}
 	c.in.handle = 0
-}
-
-// registerLocal makes memory of the application usable by the device, where that is needed. The peer cannot reach it, so that
-// the registration may be kept for the next time. It is given back with regs.Put.
-func (c *core) registerLocal(b []byte) (provider.Handle, error) {
-	if !c.attr.LocalRegistration {
-		return 0, nil
-	}
-	h, err := c.registrations().Get(b)
-	if err == nil {
-		c.stats.Registrations++
-	}
-	return h, err
-}
-
-// registrations are those of the application's memory that are kept.
-func (c *core) registrations() *regcache.Cache {
-	if c.regs == nil {
-		c.regs = regcache.New(c.ep, c.cache)
-	}
-	return c.regs
-}
-
-// expose lets the peer reach memory of the application. Registrations that are only kept, by any connection, are given up for that.
-func (c *core) expose(b []byte, rights provider.Rights) (provider.Region, error) {
-	r, err := c.ep.Expose(b, rights)
-	s := provider.StatusOf(err)
-	if (s == provider.StatusLimit || s == provider.StatusNoMemory) && c.attr.LocalRegistration && c.registrations().Relieve(len(b)) {
-		r, err = c.ep.Expose(b, rights)
-	}
-	if err == nil {
-		c.stats.Registrations++
-	}
-	return r, err
-}
-
-// revokeAccess ends a registration of the application's memory. Where the provider fails, closing the endpoint is
-// the other way to take the memory out of reach.
-func (c *core) revokeAccess(h provider.Handle) {
-	if err := c.ep.Deregister(h); err != nil && !c.ended {
-		if c.err == nil {
-			c.err = err
-		}
-		c.reset, c.ended, c.done = true, true, true
-	}
 }
 
 // pullPosted reports the result of posting the op that pull returned.
@@ -236,7 +194,8 @@ func (c *core) pullPosted(err error) {
 	if err == nil {
 		return
 	}
-	c.postFailed(err)
+	c.failed(err)
+	c.noteFault()
 	if c.in.busy { // else the endpoint was closed meanwhile
 		c.pieceEnded(0)
 	}
@@ -253,7 +212,7 @@ func (c *core) pulled(s provider.Status) {
 		return
 	}
 	c.pieceEnded(0)
-	if s != provider.StatusAborted && s != provider.StatusDisconnected {
+	if !ending(s) {
 		c.fail(s, abortFailed)
 	}
 }
@@ -261,7 +220,7 @@ func (c *core) pulled(s provider.Status) {
 // wrote acts on the peer's word that it has written n bytes of the target.
 func (c *core) wrote(id, n uint64) error {
 	in := &c.in
-	if !in.active || in.read || in.id != id || !in.busy || in.targetWanted || n > uint64(len(in.dst)) {
+	if !in.active || in.read || in.id != id || !in.busy || c.wanted(letterTarget) || n > uint64(len(in.dst)) {
 		return protocolError("%d bytes written for offer %d", n, id)
 	}
 	if n > 0 {
@@ -276,22 +235,25 @@ func (c *core) pieceEnded(n int) {
 	in := &c.in
 	c.unregister()
 	in.taken += uint64(n)
+	c.arrived += uint64(n)
 	c.stats.BytesRDMAIn += uint64(n)
-	in.busy, in.targetWanted, in.untarget = false, false, false
+	in.busy = false
+	c.cancel(letterTarget)
+	c.cancel(letterUntarget)
 	if in.user {
 		in.got, in.over, in.dst = n, true, nil
-	} else if n > 0 && !c.deaf {
+	} else if n > 0 && c.reading != readShut {
 		c.keepPiece(n)
 	} else {
 		c.dropPiece()
 	}
 	switch {
 	case !in.active:
-	case in.taken == in.total && !in.read:
+	case in.rest() == 0 && !in.read:
 		in.active = false // the peer, who wrote it, knows
-	case in.taken == in.total || in.revoked:
+	case in.rest() == 0 || in.revoked || c.life >= lifeSettling:
 		c.endOffer(in.taken)
-	case c.deaf:
+	case c.reading == readShut:
 		c.endOffer(in.total)
 	}
 }
@@ -303,11 +265,11 @@ func (c *core) keepPiece(n int) {
 	c.in.dst = nil
 	c.queued += n
 	if n < spillChunk/2 {
-		c.keep(dst[:n], c.queue.len() > 0)
+		c.keep(dst[:n], c.queue.Len() > 0)
 		pool.Put(dst)
 		return
 	}
-	c.queue.push(item{data: dst[:n], own: dst, gen: -1})
+	c.queue.Push(item{data: dst[:n], own: dst, gen: -1})
 	c.spilled += n
 }
 
@@ -329,45 +291,45 @@ func (c *core) takePiece() int {
 // endOffer ends the offer, of which count bytes were taken. The peer sends the rest in messages.
 func (c *core) endOffer(count uint64) {
 	c.in.active = false
-	c.in.doneWanted, c.in.doneID, c.in.doneCount = true, c.in.id, count
+	c.in.doneID, c.in.doneCount = c.in.id, count
+	c.want(letterDone)
 }
 
-// revoked acts on the peer's wish to take its offer back.
-func (c *core) revoked(id uint64) error {
+// revoked acts on the peer's wish to take its offer back. If there is none, the done message has crossed it.
+func (c *core) revoked(id uint64) {
 	if c.in.active && c.in.id == id {
 		c.in.revoked = true
 		if !c.in.busy {
 			c.endOffer(c.in.taken)
 		}
 	}
-	return nil // otherwise the done message has crossed it
 }
 
 // stopPiece asks the peer to end the piece that is being written, because the Read has to return.
 func (c *core) stopPiece() {
-	if c.in.busy && c.in.targetWanted {
-		c.pieceEnded(0) // it has not heard of it
+	switch {
+	case !c.in.busy:
+	case c.wanted(letterTarget):
+		c.pieceEnded(0) // the peer has not heard of it
 		c.pump()
-	} else if c.in.busy && !c.in.read && !c.in.untarget {
-		c.in.untarget = true
+	case !c.in.read && !c.wanted(letterUntarget):
+		c.want(letterUntarget)
 		c.pump()
 	}
 }
 
-// pumpInbound sends the control messages of the inbound offer.
-func (c *core) pumpInbound() {
+// sendInbound sends a letter about the inbound offer.
+func (c *core) sendInbound(l letter) {
 	in := &c.in
-	if in.targetWanted && c.canControl() {
-		in.targetWanted = false
+	switch l {
+	case letterTarget:
 		in.target.put(c.scratch[headerSize:])
 		c.post(kindTarget, 0, in.id, targetSize, nil, true)
-	}
-	if in.untarget && in.busy && c.canControl() {
-		in.untarget = false
-		c.post(kindUntarget, 0, in.id, 0, nil, true)
-	}
-	if in.doneWanted && c.canControl() {
-		in.doneWanted = false
+	case letterUntarget:
+		if in.busy {
+			c.post(kindUntarget, 0, in.id, 0, nil, true)
+		}
+	case letterDone:
 		c.putCount(in.doneCount)
 		var flags uint8
 		if in.direct {
