@@ -18,7 +18,7 @@ type ghost struct {
 
 func haunt(e *faultyEnd) *ghost {
 	g := &ghost{e: e, n: -1}
-	e.postSend = func(s provider.Send) error {
+	e.On.PostSend = func(s provider.Send) error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		err := e.Endpoint.PostSend(s)
@@ -30,9 +30,9 @@ func haunt(e *faultyEnd) *ghost {
 		}
 		return err
 	}
-	e.see = func(c *provider.Completion) bool {
-		e.qmu.Lock()
-		defer e.qmu.Unlock()
+	e.On.See = func(c *provider.Completion) bool {
+		e.Mu.Lock()
+		defer e.Mu.Unlock()
 		c.Len += e.more[c.Context]
 		return true
 	}
@@ -47,8 +47,8 @@ func (g *ghost) write(b []byte, grow bool) bool {
 	if p == nil || g.n < 0 {
 		return false
 	}
-	p.qmu.Lock()
-	defer p.qmu.Unlock()
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
 	r := p.order[g.open]
 	x := p.find(func(x *exposure) bool { return x.owner == p && x.Handle == r.Buffer.Handle })
 	mem := x.Bytes[:cap(x.Bytes)]
@@ -56,7 +56,7 @@ func (g *ghost) write(b []byte, grow bool) bool {
 		mem = mem[1:]
 	}
 	copy(mem[g.n+p.more[r.Context]:], b)
-	_, waits := p.recvs[r.Context]
+	_, waits := p.Recvs[r.Context]
 	if grow && waits {
 		p.more[r.Context] += len(b)
 	}
@@ -77,7 +77,7 @@ func (g *ghost) scribble(b []byte) bool {
 
 // growing sets the hook.
 func growing(grow func(e *faultyEnd, b []byte) bool) func(e *faultyEnd) {
-	return func(e *faultyEnd) { e.grow = func(b []byte) bool { return grow(e, b) } }
+	return func(e *faultyEnd) { e.On.Append = func(b []byte) bool { return grow(e, b) } }
 }
 
 var appendMutants = []mutant{
@@ -85,7 +85,7 @@ var appendMutants = []mutant{
 		end: growing(func(*faultyEnd, []byte) bool { return true })},
 	{name: "appended bytes change places", rules: []string{"append/order"}, end: func(e *faultyEnd) {
 		var kept []byte
-		e.grow = func(b []byte) bool {
+		e.On.Append = func(b []byte) bool {
 			if kept == nil {
 				kept = append(kept, b...)
 				return true
@@ -97,7 +97,7 @@ var appendMutants = []mutant{
 	}},
 	{name: "appended twice now and then", rules: []string{"append/stress"}, end: func(e *faultyEnd) {
 		n := 0
-		e.grow = func(b []byte) bool {
+		e.On.Append = func(b []byte) bool {
 			if n++; n%50 == 0 {
 				e.append(b)
 			}
@@ -112,33 +112,33 @@ var appendMutants = []mutant{
 		})},
 	{name: "every message is open", shows: "Append adds to", rules: []string{"append/open", "append/last"},
 		end: func(e *faultyEnd) {
-			e.postSend = func(s provider.Send) error {
+			e.On.PostSend = func(s provider.Send) error {
 				s.Open = true
 				return e.Endpoint.PostSend(s)
 			}
 		}},
 	{name: "a message before the last grows", rules: []string{"append/last"}, end: func(e *faultyEnd) {
 		g := haunt(e)
-		e.grow = func(b []byte) bool { return g.write(b, true) }
+		e.On.Append = func(b []byte) bool { return g.write(b, true) }
 	}},
 	{name: "appended beyond the receive", shows: "behind the receive has changed", rules: []string{"append/room"},
 		end: func(e *faultyEnd) {
 			g := haunt(e)
-			e.grow = g.scribble
+			e.On.Append = g.scribble
 		}},
 	{name: "appended to what was taken", shows: "has changed", rules: []string{"append/taken", "append/closed"},
 		end: func(e *faultyEnd) {
 			g := haunt(e)
-			e.grow = g.scribble
+			e.On.Append = g.scribble
 		}},
 	{name: "write visible after an Append", shows: "a write before an Append", rules: []string{"append/write-order"},
 		end: func(e *faultyEnd) {
 			var late lastWrite
-			e.rdma = func(op provider.Op, r provider.RDMA) error {
+			e.On.RDMA = func(op provider.Op, r provider.RDMA) error {
 				late.note(e.exposedTo(r), r)
-				e.inject(provider.Completion{Context: r.Context, Op: op})
+				e.Inject(provider.Completion{Context: r.Context, Op: op})
 				if p := e.peer(); p != nil {
-					p.postRecv = func(r provider.Recv) error { late.land(); return p.Endpoint.PostRecv(r) }
+					p.On.PostRecv = func(r provider.Recv) error { late.land(); return p.Endpoint.PostRecv(r) }
 				}
 				return nil
 			}
@@ -146,18 +146,15 @@ var appendMutants = []mutant{
 	{name: "Append wakes", rules: []string{"append/no-wake", "append/sleep"}, end: growing(func(e *faultyEnd, b []byte) bool {
 		done := e.append(b)
 		if p := e.peer(); p != nil {
-			p.qmu.Lock()
-			waiter := p.waiter
-			p.qmu.Unlock()
-			waiter()
+			p.Wake()
 		}
 		return done
 	})},
 	{name: "open messages do not wake", shows: "a wake-up was lost", rules: []string{"append/sleep"}, end: func(e *faultyEnd) {
-		e.postSend = func(s provider.Send) error {
+		e.On.PostSend = func(s provider.Send) error {
 			if p := e.peer(); p != nil && s.Open {
-				p.muted.Store(true)
-				defer p.muted.Store(false)
+				p.Muted.Store(true)
+				defer p.Muted.Store(false)
 			}
 			return e.Endpoint.PostSend(s)
 		}
@@ -166,7 +163,7 @@ var appendMutants = []mutant{
 		end: growing(func(*faultyEnd, []byte) bool { return false })},
 	{name: "closed as if exited", shows: "though the peer has closed", rules: []string{"extension/appender"},
 		end: func(e *faultyEnd) {
-			e.see = func(c *provider.Completion) bool {
+			e.On.See = func(c *provider.Completion) bool {
 				if c.Op == provider.OpDisconnect {
 					c.Status = provider.StatusExited
 				}
@@ -175,7 +172,7 @@ var appendMutants = []mutant{
 		}},
 	{name: "no Appender without an error", conf: emu.Config{NoAppend: true}, rules: []string{"extension/appender"},
 		end: func(e *faultyEnd) {
-			e.extension = func(id provider.GUID) (any, error) {
+			e.On.Extension = func(id provider.GUID) (any, error) {
 				if id == provider.GUIDAppender {
 					return nil, nil
 				}
