@@ -1,0 +1,250 @@
+package sannet_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"sansock/provider"
+	"sansock/sannet"
+	sanswitch "sansock/switch"
+)
+
+// The programs of this file, by the value of childEnv, and what the actor's has to do.
+const (
+	childActs  = "acts"
+	childIdles = "idles"
+	actEnv     = "SANNET_TEST_ACT"
+)
+
+func init() {
+	childMains[childActs] = actMain
+	childMains[childIdles] = idleMain
+}
+
+// act is what an actor's process has to do.
+type act struct {
+	Case, Path string
+	Way        way
+	Dial       string // address to dial; empty: the actor listens
+}
+
+// process is that of an actor.
+type process struct {
+	w      *witness
+	way    way
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	waited bool
+}
+
+// startProcess runs the actor in a process of its own, and connects with it.
+func (w *witness) startProcess(p endPath, name string, way way) {
+	a := act{Case: name, Path: p.name, Way: way}
+	end := openEnd(w, p.name)
+	if w.role == "listens" {
+		w.startAct(a)
+		said := soon(w.T, w.words)
+		require.Equal(w, wordAt, said[0])
+		c, err := end.dial(context.Background(), sannet.Dialer{Timeout: stuck}, p.network, said[1])
+		require.NoError(w, err)
+		w.conn = c.(conn)
+	} else {
+		l, err := end.listen(p.network, "127.0.0.1:0")
+		require.NoError(w, err)
+		defer l.Close()
+		a.Dial = l.Addr().String()
+		w.startAct(a)
+		c, err := l.Accept()
+		require.NoError(w, err)
+		w.conn = c.(conn)
+	}
+	w.tidy(w.conn)
+}
+
+// startAct starts the process.
+func (w *witness) startAct(a act) {
+	what, err := json.Marshal(a)
+	require.NoError(w, err)
+	p := &process{w: w, way: a.Way, cmd: exec.Command(os.Args[0])}
+	p.cmd.Env = append(os.Environ(), childEnv+"="+childActs, actEnv+"="+string(what))
+	p.cmd.Stderr = &p.stderr
+	in, err := p.cmd.StdinPipe()
+	require.NoError(w, err)
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(w, err)
+	require.NoError(w, p.cmd.Start())
+	w.process, w.wire = p, wire{bufio.NewReader(out), in}
+	w.listenTo()
+	watch := time.AfterFunc(stuck, func() { p.cmd.Process.Kill() })
+	w.Cleanup(func() {
+		in.Close()
+		for range w.words {
+		}
+		p.ended()
+		watch.Stop()
+	})
+}
+
+// ended waits for the end of the process, and checks that it is the one that it should be.
+func (p *process) ended() {
+	p.w.Helper()
+	if p.waited {
+		return
+	}
+	p.waited = true
+	p.cmd.Wait()
+	want := map[way]string{panics: "exit status 2", suicide: "signal: killed", killed: "signal: killed", termed: "signal: terminated"}[p.way]
+	if want == "" {
+		want = "exit status 0"
+	}
+	assert.Equal(p.w, want, p.cmd.ProcessState.String())
+	if p.w.Failed() {
+		p.w.Logf("stderr of the actor's process: %s", p.stderr.Bytes())
+	}
+}
+
+// openEnd opens what one of two processes needs on a path.
+func openEnd(w *witness, path string) end {
+	open := func(san bool) *sanswitch.Switch {
+		if w != nil {
+			return newSwitch(w, san)
+		}
+		sw, err := actorSwitch(san)
+		if err != nil {
+			failActor(err)
+		}
+		return sw
+	}
+	switch path {
+	case "across":
+		sw := open(true)
+		return end{listenWith(sw), dialWith(sw)}
+	case "fallback":
+		return end{listenWith(open(false)), dialWith(open(true))}
+	}
+	p := tcpPath(w)
+	return end{p.listen, p.dialWith}
+}
+
+// actorSwitches are those that the actor's process has opened.
+var actorSwitches []*sanswitch.Switch
+
+func actorSwitch(san bool) (*sanswitch.Switch, error) {
+	var cfg sanswitch.Config
+	if san {
+		p, err := openSAN()
+		if err != nil {
+			return nil, err
+		}
+		cfg.Providers = []provider.Provider{p}
+	}
+	sw := sanswitch.New(cfg)
+	actorSwitches = append(actorSwitches, sw)
+	return sw, nil
+}
+
+func failActor(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(99)
+}
+
+// actMain is the program of an actor. It returns the exit code, or a negative one to return from main.
+func actMain() int {
+	var what act
+	if err := json.Unmarshal([]byte(os.Getenv(actEnv)), &what); err != nil {
+		failActor(err)
+	}
+	a := &actor{wire: wire{bufio.NewReader(os.Stdin), os.Stdout}, way: what.Way, fatal: failActor}
+	a.die = a.dies
+	var run func(*actor)
+	for _, c := range endCases() {
+		if c.name == what.Case {
+			run = c.actor
+		}
+	}
+	if err := a.connect(what); err != nil {
+		failActor(err)
+	}
+	run(a)
+	if !a.finished {
+		return -1
+	}
+	io.Copy(io.Discard, os.Stdin)
+	for _, sw := range actorSwitches {
+		sw.Close()
+	}
+	if err := goleak.Find(); err != nil {
+		failActor(err)
+	}
+	return 0
+}
+
+// connect makes the actor's connection.
+func (a *actor) connect(what act) error {
+	network := "tcp"
+	if what.Path == "across" {
+		network = "san"
+	}
+	end := openEnd(nil, what.Path)
+	var c net.Conn
+	var err error
+	if what.Dial != "" {
+		c, err = end.dial(context.Background(), sannet.Dialer{Timeout: stuck}, network, what.Dial)
+	} else {
+		var l net.Listener
+		if l, err = end.listen(network, "127.0.0.1:0"); err != nil {
+			return err
+		}
+		if err = a.say(wordAt, l.Addr()); err != nil {
+			return err
+		}
+		c, err = l.Accept()
+		l.Close()
+	}
+	if err == nil {
+		a.conn = c.(conn)
+	}
+	return err
+}
+
+// dies ends the process of the actor. Where it returns main is to return.
+func (a *actor) dies(way way) {
+	switch way {
+	case leaves, exits:
+		os.Exit(0)
+	case panics:
+		panic("the way to end")
+	case suicide:
+		syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
+	case termed:
+		syscall.Kill(syscall.Getpid(), syscall.SIGTERM)
+	case killed:
+		a.say(wordKill, 0)
+	case execs:
+		os.Setenv(childEnv, childIdles)
+		failActor(syscall.Exec(os.Args[0], os.Args, os.Environ()))
+	case returns:
+		return
+	}
+	select {}
+}
+
+// idleMain is what the process goes on with that has become another program.
+func idleMain() int {
+	fmt.Println(wordGone, 0)
+	io.Copy(io.Discard, os.Stdin)
+	return 0
+}
