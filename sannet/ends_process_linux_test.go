@@ -51,27 +51,37 @@ type process struct {
 }
 
 // startProcess runs the actor in a process of its own, and connects with it.
-func (w *witness) startProcess(p endPath, name string, way way) {
-	a := act{Case: name, Path: p.name, Way: way}
+func (w *witness) startProcess(p endPath, c endCase, way way) {
+	a := act{Case: c.name, Path: p.name, Way: way}
 	end := openEnd(w, p.name)
+	var l net.Listener
 	if w.role == "listens" {
 		w.startAct(a)
 		said := soon(w.T, w.words)
 		require.Equal(w, wordAt, said[0])
-		c, err := end.dial(context.Background(), sannet.Dialer{Timeout: stuck}, p.network, said[1])
-		require.NoError(w, err)
-		w.conn = c.(conn)
+		a.Dial = said[1]
 	} else {
-		l, err := end.listen(p.network, "127.0.0.1:0")
+		var err error
+		l, err = end.listen(p.network, "127.0.0.1:0")
 		require.NoError(w, err)
 		defer l.Close()
 		a.Dial = l.Addr().String()
 		w.startAct(a)
-		c, err := l.Accept()
-		require.NoError(w, err)
-		w.conn = c.(conn)
 	}
-	w.tidy(w.conn)
+	for range c.conns {
+		c, err := end.connect(l, p.network, a.Dial)
+		require.NoError(w, err)
+		w.tidy(c)
+		w.conns = append(w.conns, c.(conn))
+	}
+}
+
+// connect accepts from l, or dials if that is nil.
+func (e end) connect(l net.Listener, network, address string) (net.Conn, error) {
+	if l != nil {
+		return l.Accept()
+	}
+	return e.dial(context.Background(), sannet.Dialer{Timeout: stuck}, network, address)
 }
 
 // startAct starts the process.
@@ -169,16 +179,11 @@ func actMain() int {
 	}
 	a := &actor{wire: wire{bufio.NewReader(os.Stdin), os.Stdout}, way: what.Way, fatal: failActor}
 	a.die = a.dies
-	var run func(*actor)
-	for _, c := range endCases() {
-		if c.name == what.Case {
-			run = c.actor
-		}
-	}
-	if err := a.connect(what); err != nil {
+	c := caseOf(what.Case)
+	if err := a.connect(what, max(c.conns, 1)); err != nil {
 		failActor(err)
 	}
-	run(a)
+	c.actor(a)
 	if !a.finished {
 		return -1
 	}
@@ -192,32 +197,45 @@ func actMain() int {
 	return 0
 }
 
-// connect makes the actor's connection.
-func (a *actor) connect(what act) error {
+// caseOf returns the case of that name.
+func caseOf(name string) endCase {
+	for _, cases := range endCases {
+		for _, c := range cases() {
+			if c.name == name {
+				return c
+			}
+		}
+	}
+	failActor(fmt.Errorf("there is no case %q", name))
+	panic("unreachable")
+}
+
+// connect makes the actor's connections.
+func (a *actor) connect(what act, conns int) (err error) {
 	network := "tcp"
 	if what.Path == "across" {
 		network = "san"
 	}
 	end := openEnd(nil, what.Path)
-	var c net.Conn
-	var err error
-	if what.Dial != "" {
-		c, err = end.dial(context.Background(), sannet.Dialer{Timeout: stuck}, network, what.Dial)
-	} else {
-		var l net.Listener
+	var l net.Listener
+	if what.Dial == "" {
 		if l, err = end.listen(network, "127.0.0.1:0"); err != nil {
 			return err
 		}
+		defer l.Close()
 		if err = a.say(wordAt, l.Addr()); err != nil {
 			return err
 		}
-		c, err = l.Accept()
-		l.Close()
 	}
-	if err == nil {
-		a.conn = c.(conn)
+	for range conns {
+		c, err := end.connect(l, network, what.Dial)
+		if err != nil {
+			return err
+		}
+		a.conns = append(a.conns, c.(conn))
 	}
-	return err
+	a.conn = a.conns[0]
+	return nil
 }
 
 // dies ends the process of the actor. Where it returns main is to return.
