@@ -79,6 +79,7 @@ func (w *witness) startProcess(p endPath, c endCase, way way) {
 // connect accepts from l, or dials if that is nil.
 func (e end) connect(l net.Listener, network, address string) (net.Conn, error) {
 	if l != nil {
+		l.(interface{ SetDeadline(time.Time) error }).SetDeadline(time.Now().Add(stuck))
 		return l.Accept()
 	}
 	return e.dial(context.Background(), sannet.Dialer{Timeout: stuck}, network, address)
@@ -199,15 +200,18 @@ func actMain() int {
 
 // caseOf returns the case of that name.
 func caseOf(name string) endCase {
+	var found []endCase
 	for _, cases := range endCases {
 		for _, c := range cases() {
 			if c.name == name {
-				return c
+				found = append(found, c)
 			}
 		}
 	}
-	failActor(fmt.Errorf("there is no case %q", name))
-	panic("unreachable")
+	if len(found) != 1 {
+		failActor(fmt.Errorf("there are %d cases %q", len(found), name))
+	}
+	return found[0]
 }
 
 // connect makes the actor's connections.
