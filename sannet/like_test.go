@@ -662,7 +662,7 @@ func TestLikeTCP(t *testing.T) {
 		paths = append(paths, likePath{"over the SAN, between processes", across, true})
 	}
 	counts := make(map[string]*[2]int64)
-	for _, c := range slices.Concat(connCases, timeCases, closeCases, oddCases, oddSequences, dialCases, listenCases) {
+	for _, c := range slices.Concat(connCases, timeCases, closeCases, oddCases, oddSequences, dialCases, listenCases, localCases) {
 		t.Run(c.name, func(t *testing.T) {
 			run := func(newPath func(testing.TB) path) (notes string) {
 				p := newPath(t)

@@ -119,7 +119,9 @@ func dialWith(sw *sanswitch.Switch) func(context.Context, sannet.Dialer, string,
 	return func(ctx context.Context, d sannet.Dialer, network, address string) (net.Conn, error) {
 		d.Switch = sw
 		c, err := d.DialContext(ctx, network, address)
-		dialed.count(c)
+		if d.LocalAddr == nil { // which may not be the SAN's
+			dialed.count(c)
+		}
 		return c, err
 	}
 }

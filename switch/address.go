@@ -14,6 +14,9 @@ type destination struct {
 	shown *net.TCPAddr   // as it stands in errors
 }
 
+// isUnspecified reports whether the program gave no address, or the unspecified one.
+func (d destination) isUnspecified() bool { return d.shown.IP == nil || d.shown.IP.IsUnspecified() }
+
 // target is what an address given to Dial stands for.
 type target struct {
 	dests []destination // in the order in which net tries them, at least one

@@ -61,8 +61,14 @@ func (s *Switch) dialTCP(ctx context.Context, d *net.Dialer, network, address st
 	if len(ways) == 0 {
 		return plain(t.tcp, why, err)
 	}
+	if dst.isUnspecified() && hasLocalIP(d) {
+		return plain(t.tcp, ReasonLocalAddr, nil) // the kernel goes to the local address then
+	}
 	if err := s.negatives.get(dst.addr); err != nil {
 		return plain(t.tcp, ReasonCached, err)
+	}
+	if err := localError(d, network, network, dst); err != nil {
+		return plain(t.tcp, ReasonLocalAddr, err)
 	}
 
 	lead := shorten(s.lead, ctx)
@@ -133,25 +139,37 @@ func (s *Switch) dialSAN(ctx context.Context, d *net.Dialer, network, tcp, addre
 		if ctx.Err() != nil {
 			return Result{}, opError(network, d, dst, contextError(ctx))
 		}
-		one := target{dests: []destination{dst}}
-		dst, ways, why, err := s.choose(one, localOf(d))
-		if len(ways) > 0 {
-			var res Result
-			if res, err = s.attempt(dst, ways, d).run(ctx); err == nil {
-				return res, nil
-			}
-		} else if err == nil && why == ReasonLocalAddr {
-			err = errLocalAddr
-		} else if err == nil {
-			err = errNoProvider
-		} else {
-			err = fmt.Errorf("%w (%w)", errNoProvider, err)
+		res, err := s.dialOne(ctx, d, network, tcp, dst)
+		if err == nil {
+			return res, nil
 		}
 		if first == nil {
-			first = opError(network, d, dst, sanError(ctx, err))
+			first = err
 		}
 	}
 	return Result{}, first
+}
+
+// dialOne dials one address of a "san" network.
+func (s *Switch) dialOne(ctx context.Context, d *net.Dialer, network, tcp string, dst destination) (Result, error) {
+	if err := localError(d, network, tcp, dst); err != nil {
+		return Result{}, err
+	}
+	dst, ways, why, err := s.choose(target{dests: []destination{dst}}, localOf(d))
+	switch {
+	case len(ways) > 0:
+		var res Result
+		if res, err = s.attempt(dst, ways, d).run(ctx); err == nil {
+			return res, nil
+		}
+	case err != nil:
+		err = fmt.Errorf("%w (%w)", errNoProvider, err)
+	case why == ReasonLocalAddr:
+		err = errLocalAddr
+	default:
+		err = errNoProvider
+	}
+	return Result{}, opError(network, d, dst, sanError(ctx, err))
 }
 
 // sanError returns the cause that a *net.OpError has for the failure of a dial that has no other path.

@@ -28,7 +28,8 @@ const (
 	// ReasonControl: a Control function wants to see the socket, and the SAN has none.
 	ReasonControl
 
-	// ReasonLocalAddr: the local address asked for is not one of the provider's, or is taken on its SAN.
+	// ReasonLocalAddr: the local address asked for is not one of the provider's, or is taken on its SAN, or net
+	// refuses it.
 	ReasonLocalAddr
 
 	// ReasonNoProvider: no provider reaches, or serves, the address.
