@@ -155,6 +155,17 @@ func (c *Conn) RemoteAddr() netip.AddrPort {
 	return c.ep.RemoteAddr()
 }
 
+// PeerGone reports whether the peer's end is known to be gone: it has closed, or its process, or the link, has ended.
+// Nobody reads what is written from then on.
+func (c *Conn) PeerGone() bool {
+	c.lock()
+	defer c.unlock()
+	if !c.epClosed {
+		c.core.poll()
+	}
+	return c.core.peer != peerThere
+}
+
 // Stats returns what the session has done so far.
 func (c *Conn) Stats() Stats {
 	c.lock()

@@ -112,10 +112,10 @@ func (c *core) spill() {
 	c.full = c.peerBlocked
 }
 
-// markUnread has the provider know whether the application has yet to read something, for the case that this process
-// ends.
-func (c *core) markUnread() {
-	if unread := c.queue.Len() > 0 || c.in.active; unread != c.unread && c.appender != nil {
+// markUnread has the provider know whether the end of this process is to look like a reset: the application has yet to
+// read something, or wants every end to be one.
+func (c *core) markUnread(reset bool) {
+	if unread := reset || c.queue.Len() > 0 || c.in.active; unread != c.unread && c.appender != nil {
 		c.unread = unread
 		c.appender.Unread(unread)
 	}

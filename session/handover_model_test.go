@@ -393,6 +393,7 @@ func TestHandoverCrossings(t *testing.T) {
 
 	p = start() // this end has closed
 	p.c.close()
+	p.c.pump()
 	p.say(header{kind: kindSuspend, arg: 1, credits: 1})
 	require.Nil(t, p.c.susp)
 	p.say(header{kind: kindClosed, credits: 1})

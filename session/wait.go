@@ -210,7 +210,7 @@ func (c *Conn) sleep(s *side) error {
 			return nil // what was in the way has just left
 		}
 		c.signal()
-		c.core.markUnread()
+		c.core.markUnread(c.linger == 0)
 		c.core.fast = c.canFast()
 		c.watch()
 	}
@@ -383,7 +383,7 @@ func (c *Conn) canFast() bool {
 func (c *Conn) settle() {
 	c.finalize()
 	c.signal()
-	c.core.markUnread()
+	c.core.markUnread(c.linger == 0)
 	if c.core.fast && !c.arm() {
 		return
 	}
@@ -397,7 +397,7 @@ func (c *Conn) settle() {
 		c.core.poll()
 		c.finalize()
 		c.signal()
-		c.core.markUnread()
+		c.core.markUnread(c.linger == 0)
 		c.core.fast = c.canFast()
 	}
 	c.watch()

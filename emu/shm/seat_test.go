@@ -4,6 +4,7 @@ package shm
 
 import (
 	"encoding/binary"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -327,7 +328,7 @@ func TestSeatKilled(t *testing.T) {
 		failed := settled(t, s, c)
 		before := time.Now()
 		p.kill()
-		require.ErrorIs(t, <-failed, syscall.ECONNRESET)
+		require.Equal(t, io.EOF, <-failed, "as over TCP")
 		t.Logf("noticed after %v", time.Since(before))
 		c.Close()
 		require.Eventually(t, func() bool { return idle(s) }, 5*time.Second, time.Millisecond, "something is left of the dead")
