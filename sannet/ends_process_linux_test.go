@@ -200,6 +200,9 @@ func actMain() int {
 
 // caseOf returns the case of that name.
 func caseOf(name string) endCase {
+	if c, ok := randomCaseOf(name); ok {
+		return c
+	}
 	var found []endCase
 	for _, cases := range endCases {
 		for _, c := range cases() {
