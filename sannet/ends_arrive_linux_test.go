@@ -67,7 +67,7 @@ var readers = []reader{
 }
 
 // endCases are all cases, by the test that runs them. The processes of actors look theirs up.
-var endCases = []func() []endCase{arriveCases, seenCases, countCases}
+var endCases = []func() []endCase{arriveCases, seenCases, atWorkCases, countCases, beforeAcceptCases}
 
 // TestEnds: an end of a connection ends, and everything arrives that was accepted.
 func TestEnds(t *testing.T) { runEnds(t, arriveCases()) }

@@ -34,17 +34,18 @@ const (
 	killed  way = "killed"
 	termed  way = "SIGTERM"
 	execs   way = "exec"
+	forks   way = "exit with a child"
 )
 
 // deaths are the ways that need a process.
-var deaths = []way{leaves, returns, exits, panics, suicide, killed, termed, execs}
+var deaths = []way{leaves, returns, exits, panics, suicide, killed, termed, execs, forks}
 
 // endCase is a connection, or several, of which one end, the actor's, ends, while the other, the
 // witness, asserts what TCP over loopback shows.
 type endCase struct {
 	name    string
 	ways    []way
-	conns   int          // 0 is 1
+	conns   int          // 0 is 1, and negative none
 	actor   func(*actor) // ends with end, after which it does nothing
 	witness func(*witness)
 }
@@ -71,6 +72,7 @@ const (
 	wordAt   = "at"   // the actor listens at
 	wordTell = "tell" // the actor tells a number
 	wordKill = "kill" // the actor asks to be killed
+	wordStop = "stop" // the actor asks to be stopped
 	wordGone = "gone" // the actor's end of the connection is closed, and it lives
 	wordGo   = "go"   // the witness lets the actor go on
 )
@@ -159,9 +161,12 @@ func (w *witness) listenTo() {
 			if err != nil {
 				return
 			}
-			if word == wordKill {
+			switch word {
+			case wordKill:
 				w.process.cmd.Process.Kill()
 				continue
+			case wordStop:
+				w.process.stop()
 			}
 			w.words <- [2]string{word, arg}
 		}

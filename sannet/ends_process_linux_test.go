@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"sansock/provider"
 	"sansock/sannet"
@@ -127,6 +128,12 @@ func (p *process) ended() {
 	}
 }
 
+// stop stops the process, and returns when it is.
+func (p *process) stop() {
+	p.cmd.Process.Signal(syscall.SIGSTOP)
+	unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WSTOPPED, nil)
+}
+
 // openEnd opens what one of two processes needs on a path.
 func openEnd(w *witness, path string) end {
 	open := func(san bool) *sanswitch.Switch {
@@ -181,7 +188,10 @@ func actMain() int {
 	a := &actor{wire: wire{bufio.NewReader(os.Stdin), os.Stdout}, way: what.Way, fatal: failActor}
 	a.die = a.dies
 	c := caseOf(what.Case)
-	if err := a.connect(what, max(c.conns, 1)); err != nil {
+	if c.conns == 0 {
+		c.conns = 1
+	}
+	if err := a.connect(what, c.conns); err != nil {
 		failActor(err)
 	}
 	c.actor(a)
@@ -200,6 +210,9 @@ func actMain() int {
 
 // caseOf returns the case of that name.
 func caseOf(name string) endCase {
+	if c, ok := randomCaseOf(name); ok {
+		return c
+	}
 	var found []endCase
 	for _, cases := range endCases {
 		for _, c := range cases() {
@@ -226,10 +239,10 @@ func (a *actor) connect(what act, conns int) (err error) {
 		if l, err = end.listen(network, "127.0.0.1:0"); err != nil {
 			return err
 		}
-		defer l.Close()
-		if err = a.say(wordAt, l.Addr()); err != nil {
+		if err = a.say(wordAt, l.Addr()); err != nil || conns < 0 {
 			return err
 		}
+		defer l.Close()
 	}
 	for range conns {
 		c, err := end.connect(l, network, what.Dial)
@@ -258,6 +271,14 @@ func (a *actor) dies(way way) {
 	case execs:
 		os.Setenv(childEnv, childIdles)
 		failActor(syscall.Exec(os.Args[0], os.Args, os.Environ()))
+	case forks:
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), childEnv+"="+childIdles)
+		child.Stdin = os.Stdin // so that it ends with the test
+		if err := child.Start(); err != nil {
+			failActor(err)
+		}
+		os.Exit(0)
 	case returns:
 		return
 	}

@@ -23,20 +23,17 @@ func seenCases() (cases []endCase) {
 	}
 	for _, unread := range []bool{false, true} {
 		cases = append(cases, writesFirst(unread, 5), writesFirst(unread, 1000), pastDeadline(unread), parkedRead(unread),
-			copies(unread), inTheMiddle(unread), halfClosed(unread), closesWriteFirst(unread), many(unread))
+			copies(unread), halfClosed(unread), closesWriteFirst(unread), many(unread))
 	}
 	for _, n := range []int{33 << 10, 64 << 10, 100 << 10, 256 << 10, 512 << 10} {
 		for _, unread := range []bool{false, true} {
 			cases = append(cases, firstLarge(n, unread))
 		}
 	}
-	for _, n := range []int{8, 1000, 100_000} {
-		cases = append(cases, inALoop(n))
-	}
 	for _, closeWrite := range []bool{false, true} {
 		cases = append(cases, lingers(0, closeWrite), lingers(5, closeWrite))
 	}
-	return append(cases, parkedWrite(false), parkedWrite(true), parkedBoth(), resetHalfClosed(), closedRead(), writer())
+	return append(cases, parkedWrite(false), parkedWrite(true), parkedBoth(), resetHalfClosed(), closedRead())
 }
 
 // titled is a name of a case with unread data or without.
@@ -280,51 +277,6 @@ func copies(unread bool) endCase {
 				assert.NoError(w, err)
 			}
 			w.gone()
-		},
-	}
-}
-
-// inTheMiddle: the actor ends during a Write of more than anything holds. A part has been accepted, and arrives.
-func inTheMiddle(unread bool) endCase {
-	const much, first = 10 << 20, 1 << 20
-	return endCase{
-		name: titled("in the middle of a Write", unread),
-		ways: allWays,
-		actor: func(a *actor) {
-			if unread {
-				a.unread()
-			}
-			written := make(chan int)
-			go func() {
-				n, _ := a.Write(pattern(much))
-				written <- n
-			}()
-			a.wait()
-			a.end()
-			if a.way == closes {
-				a.tell(<-written)
-			}
-		},
-		witness: func(w *witness) {
-			if unread {
-				w.writes(8, nil)
-			}
-			b := make([]byte, first)
-			_, err := io.ReadFull(w, b)
-			require.NoError(w, err)
-			assert.True(w, bytes.Equal(b, pattern(first)))
-			w.goOn()
-			w.gone()
-			n, err := w.readsFrom(first, 100_000)
-			w.is("read", ending(unread), err)
-			assert.LessOrEqual(w, n, much)
-			if w.way == closes {
-				if accepted := w.told(); unread {
-					assert.LessOrEqual(w, n, accepted)
-				} else {
-					assert.Equal(w, accepted, n)
-				}
-			}
 		},
 	}
 }

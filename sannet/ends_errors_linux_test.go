@@ -1,10 +1,8 @@
 package sannet_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -111,60 +109,6 @@ func firstLarge(n int, unread bool) endCase {
 	}
 }
 
-// inALoop: the actor ends in a loop of Writes. All that it counts as accepted arrives.
-func inALoop(n int) endCase {
-	return endCase{
-		name: fmt.Sprintf("in a loop of Writes of %d bytes", n),
-		ways: allWays,
-		actor: func(a *actor) {
-			var accepted atomic.Int64
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				for {
-					m, err := a.Write(pattern(n))
-					accepted.Add(int64(m))
-					if err != nil {
-						return
-					}
-				}
-			}()
-			a.wait()
-			a.tell(int(accepted.Load()))
-			a.end()
-			if a.way == closes {
-				<-done
-				a.tell(int(accepted.Load()))
-			}
-		},
-		witness: func(w *witness) {
-			b := make([]byte, n)
-			for range 20 {
-				_, err := io.ReadFull(w, b)
-				require.NoError(w, err)
-				assert.True(w, bytes.Equal(b, pattern(n)))
-			}
-			w.goOn()
-			got, err := 20*n, error(nil)
-			for err == nil {
-				var m int
-				m, err = io.ReadFull(w, b)
-				assert.True(w, bytes.Equal(b[:m], pattern(m)))
-				got += m
-			}
-			if err == io.ErrUnexpectedEOF {
-				err = io.EOF
-			}
-			w.is("read", io.EOF, err)
-			assert.GreaterOrEqual(w, got, w.told(), "as many as were accepted before the end")
-			w.gone()
-			if w.way == closes {
-				assert.Equal(w, w.told(), got, "as many as were accepted")
-			}
-		},
-	}
-}
-
 // lingers: SetLinger(0) makes every end a reset that discards. Others change nothing here.
 func lingers(sec int, closeWrite bool) endCase {
 	name := fmt.Sprintf("SetLinger(%d)", sec)
@@ -245,28 +189,6 @@ func closedRead() endCase {
 			w.writes(8, nil)
 			w.reads(100, 35, syscall.ECONNRESET)
 			w.reads(100, 0, io.EOF)
-			w.gone()
-		},
-	}
-}
-
-// writer: a witness that writes on and on is told of a reset, or of a pipe that is broken where the actor had read everything.
-func writer() endCase {
-	return endCase{
-		name: "writes on",
-		ways: allWays,
-		actor: func(a *actor) {
-			a.lines(5)
-			a.read(100)
-			a.end()
-		},
-		witness: func(w *witness) {
-			_, err := fill(w.conn)
-			if !assert.ObjectsAreEqual(w.error("write", syscall.EPIPE), err) {
-				w.is("write", syscall.ECONNRESET, err)
-			}
-			w.writes(1, syscall.EPIPE)
-			w.reads(100, 35, io.EOF)
 			w.gone()
 		},
 	}
