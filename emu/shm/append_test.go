@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"net/netip"
 	"sync/atomic"
 	"testing"
@@ -224,7 +225,7 @@ func TestAppendChanging(t *testing.T) {
 				peer.mu.Unlock()
 				return
 			}
-			n := []int{1, 64, 65, 1 << 31}[i%4]
+			n := []int{1, 64, 65, math.MaxInt32}[i%4]
 			if i%1000 == 0 {
 				n = 3
 			}

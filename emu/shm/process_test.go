@@ -244,6 +244,12 @@ func (p *process) kill() {
 func (p *process) dial(t testing.TB, s *san) *session.Conn { return p.dialWith(t, s, session.Config{}) }
 
 func (p *process) dialWith(t testing.TB, s *san, cfg session.Config) *session.Conn {
+	c, _ := p.dialBoth(t, s, cfg)
+	return c
+}
+
+// dialBoth returns the endpoint, too.
+func (p *process) dialBoth(t testing.TB, s *san, cfg session.Config) (*session.Conn, *endpoint) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	ep, err := s.Dial(ctx, netip.AddrPort{}, p.addr)
@@ -251,7 +257,7 @@ func (p *process) dialWith(t testing.TB, s *san, cfg session.Config) *session.Co
 	c, err := session.Negotiate(ctx, ep, session.Dialer, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
-	return c
+	return c, ep.(*endpoint)
 }
 
 func space(t testing.TB) string { return fmt.Sprint(os.Getpid(), t.Name()) }
@@ -469,6 +475,7 @@ func TestWake(t *testing.T) {
 				}
 			}
 			t.Logf("%d sleeps in the seat, %d otherwise", e.seated, e.slept)
+			require.Equal(t, role == "seated", e.seated > 0)
 		})
 	}
 }

@@ -305,17 +305,14 @@ func TestSeatAllocations(t *testing.T) {
 }
 
 // settled has a session's Read sleep in the seat, and returns its result.
-func settled(t testing.TB, s *san, c *session.Conn) chan error {
+func settled(t testing.TB, c *session.Conn, e *endpoint) chan error {
 	failed := make(chan error, 1)
-	l := s.links0(t)
-	l.mu.Lock()
-	t.Cleanup(l.conns[0].waiter.Pin()) // it is the only one of this process that waits
-	l.mu.Unlock()
+	t.Cleanup(e.waiter.Pin())
 	go func() {
 		_, err := c.Read(make([]byte, 1))
 		failed <- err
 	}()
-	require.Eventually(t, l.seat.taken.Load, 10*time.Second, time.Millisecond, "the Read does not take the seat")
+	require.Eventually(t, e.l.seat.taken.Load, 10*time.Second, time.Millisecond, "the Read does not take the seat")
 	return failed
 }
 
@@ -324,8 +321,8 @@ func TestSeatKilled(t *testing.T) {
 	for range 3 {
 		s := openSAN(t, Config{Space: space(t)})
 		p := start(t, "echo", space(t))
-		c := p.dial(t, s)
-		failed := settled(t, s, c)
+		c, e := p.dialBoth(t, s, session.Config{})
+		failed := settled(t, c, e)
 		before := time.Now()
 		p.kill()
 		require.Equal(t, io.EOF, <-failed, "as over TCP")
@@ -339,8 +336,8 @@ func TestSeatKilled(t *testing.T) {
 func TestSeatStopped(t *testing.T) {
 	s := openSAN(t, Config{Space: space(t)})
 	p := start(t, "echo", space(t))
-	c := p.dial(t, s)
-	failed := settled(t, s, c)
+	c, e := p.dialBoth(t, s, session.Config{})
+	failed := settled(t, c, e)
 	require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
 	require.ErrorIs(t, <-failed, os.ErrDeadlineExceeded)
@@ -365,8 +362,8 @@ func TestSeatRaces(t *testing.T) {
 	p := start(t, "echo", space(t))
 	var seats int
 	for round := range rounds {
-		c := p.dial(t, s)
-		x := s.links0(t)
+		c, e := p.dialBoth(t, s, session.Config{})
+		t.Cleanup(e.waiter.Pin())
 		var wg sync.WaitGroup
 		stop := make(chan struct{})
 		wg.Go(func() {
@@ -383,18 +380,12 @@ func TestSeatRaces(t *testing.T) {
 				case 1:
 					c.SetReadDeadline(time.Time{})
 				default:
-					x.mu.Lock()
-					for _, e := range x.conns {
-						if e != nil {
-							e.Interrupt()
-						}
-					}
-					x.mu.Unlock()
+					e.Interrupt()
 				}
 				for range r.IntN(50) {
 					runtime.Gosched()
 				}
-				if x.seat.taken.Load() {
+				if e.l.seat.taken.Load() {
 					seats++
 				}
 			}
@@ -407,6 +398,7 @@ func TestSeatRaces(t *testing.T) {
 			for n := 0; n == 0; {
 				if n, err = c.Read(b); err != nil {
 					require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+					runtime.Gosched() // who lifts the deadline may have no other processor
 				}
 			}
 			require.Equal(t, want, b[0])
@@ -425,6 +417,7 @@ func TestSeatRaces(t *testing.T) {
 				if _, err := c.Read(b); err == net.ErrClosed {
 					return
 				}
+				runtime.Gosched()
 			}
 		}()
 		soon(t, over, "Close does not end a Read")
