@@ -117,6 +117,9 @@ func (s *stream) writeEnd() error {
 	if s.err != nil {
 		return s.tellErr(syscall.EPIPE)
 	}
+	if s.writing == writeOpen {
+		s.peer = peerReset // the Write that is cut short is the one that provokes the reset
+	}
 	return syscall.EPIPE
 }
 
