@@ -169,7 +169,7 @@ func reasonOfStatus(s provider.Status) Reason {
 		return ReasonUnreachable
 	case provider.StatusNoListener:
 		return ReasonNoListener
-	case provider.StatusAborted, provider.StatusDisconnected:
+	case provider.StatusAborted, provider.StatusDisconnected, provider.StatusExited, provider.StatusExitedUnread:
 		return ReasonDisconnected
 	case provider.StatusTimeout:
 		return ReasonTimeout

@@ -47,6 +47,8 @@ func TestReasonOfStatus(t *testing.T) {
 		provider.StatusLink:         ReasonLink,
 		provider.StatusUnsupported:  ReasonUnsupported,
 		provider.StatusClosed:       ReasonProviderFailed,
+		provider.StatusExited:       ReasonDisconnected,
+		provider.StatusExitedUnread: ReasonDisconnected,
 	}
 	n := 0
 	for s := provider.StatusOK + 1; s.Error() != "unknown status"; s++ {
