@@ -11,8 +11,9 @@ import (
 
 // Dial connects to the address on the named network. It is net.Dial for networks that are not TCP. For "tcp", "tcp4"
 // and "tcp6" it connects over a SAN where one reaches the address and the peer listens on it, and over TCP
-// otherwise; the connection is then a *Conn or a *net.TCPConn. The networks "san", "san4" and "san6" are over the SAN
-// or fail. Errors are those of net.Dial.
+// otherwise; the connection is then a *Conn or a *net.TCPConn. Of a name, which is looked up once, every address is asked
+// over the SAN, in net's order, before TCP is the answer. The networks "san", "san4" and "san6" are over the SAN or
+// fail. Errors are those of net.Dial.
 func Dial(network, address string) (net.Conn, error) {
 	return new(Dialer).Dial(network, address)
 }

@@ -30,6 +30,7 @@ type failure struct {
 
 	// lesson is that of the attempt: the weightiest where several providers have failed.
 	lesson lesson
+	took   time.Duration // the attempt
 }
 
 func (f *failure) Error() string { return f.err.Error() }
@@ -55,14 +56,15 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 		if f == nil {
 			return Result{Session: s, Route: Route{Path: PathSAN, Provider: w.provider.Name(), Reason: ReasonSAN}}, nil
 		}
-		f.lesson = lessonOf(f.err, time.Since(start))
+		f.took = time.Since(start)
+		f.lesson = lessonOf(f.err, f.took)
 		if f.final != nil || ctx.Err() != nil {
 			return Result{}, f
 		}
 		if first == nil {
 			first = f
 		}
-		first.lesson = max(first.lesson, f.lesson)
+		first.lesson, first.took = max(first.lesson, f.lesson), f.took
 	}
 	return Result{}, first
 }

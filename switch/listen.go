@@ -109,19 +109,20 @@ func localAddress(ctx context.Context, tcp, address string) (netip.AddrPort, err
 	if address == "" {
 		return netip.AddrPortFrom(unspecified, 0), nil
 	}
-	addrs, port, err := lookup(ctx, nil, tcp, address)
+	ips, n, err := lookup(ctx, nil, tcp, address)
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
-	if len(addrs) == 0 {
+	port := uint16(n)
+	if len(ips) == 0 {
 		return netip.AddrPortFrom(unspecified, port), nil
 	}
-	for _, a := range addrs {
-		if a.Is4() { // as net does
-			return netip.AddrPortFrom(a, port), nil
-		}
+	at := ips[0]
+	if i := slices.IndexFunc(ips, func(ip net.IPAddr) bool { return ip.IP.To4() != nil }); i >= 0 {
+		at = ips[i] // as net does
 	}
-	return netip.AddrPortFrom(addrs[0], port), nil
+	a, _ := netip.AddrFromSlice(at.IP)
+	return netip.AddrPortFrom(a.Unmap().WithZone(at.Zone), port), nil
 }
 
 // anyPort reports whether a port is to be chosen for the address.
@@ -192,6 +193,9 @@ func (s *Switch) listenSANs(tcp string, local netip.AddrPort) (sans []sanListene
 		}
 		port = l.Addr().Port()
 		sans = append(sans, sanListener{l, b.provider.Name(), b.provider})
+	}
+	if len(sans) > 0 {
+		s.negatives.forget(port)
 	}
 	if len(errs) == 0 {
 		return sans, ReasonSAN, nil

@@ -22,7 +22,7 @@ func BenchmarkDialPlain(b *testing.B) {
 	s := newSwitch(b, Config{}, p)
 	for _, c := range []struct{ name, listen, host string }{
 		{"literal", "127.0.0.1:0", "127.0.0.1"},
-		{"two", "127.0.0.2:0", "two.test"},  // the first of two addresses refuses
+		{"two", "127.0.0.2:0", "two.test"},   // the first of two addresses refuses
 		{"both", "127.0.0.1:0", "both.test"}, // ::1 refuses, as of localhost
 	} {
 		b.Run(c.name, func(b *testing.B) {
