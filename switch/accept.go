@@ -153,7 +153,7 @@ func (l *Listener) serveSAN(san sanListener) {
 
 // take starts to set up a session for the request, or rejects it.
 func (l *Listener) take(req provider.Request, san sanListener) {
-	if !hasFamily(l.tcp(), req.LocalAddr().Addr()) {
+	if !hasFamily(l.tcp, req.LocalAddr().Addr()) {
 		req.Reject(rejectFamily.bytes())
 		return
 	}
@@ -194,12 +194,6 @@ func (l *Listener) takeEarly(req provider.EarlyRequest, s *slot) {
 	}
 	l.queue.watch(l.expire)
 	l.advance(s)
-}
-
-// tcp is the network of net that has the addresses of the listener's.
-func (l *Listener) tcp() string {
-	tcp, _ := tcpNetwork(l.network)
-	return tcp
 }
 
 func (l *Listener) negotiate(req provider.Request, p provider.Provider) (*session.Conn, error) {

@@ -301,7 +301,7 @@ func TestTCPIsTakenOneByOne(t *testing.T) {
 		full := &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
 		ln := &scripted{parked: parked{closed: make(chan struct{})}, script: []error{full, full, nil, full, nil, nil}}
 		san := &parked{closed: make(chan struct{})}
-		l := New(Config{}).newListener("tcp", ln, ln.Addr(), []sanListener{{Listener: san, name: "emu"}}, Route{Path: PathTCP})
+		l := New(Config{}).newListener("tcp", "tcp", ln, ln.Addr(), []sanListener{{Listener: san, name: "emu"}}, Route{Path: PathTCP})
 		for i, want := range ln.script[:5] {
 			time.Sleep(time.Hour)
 			synctest.Wait()
@@ -333,7 +333,7 @@ func TestFailingSANListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := &scripted{parked: parked{closed: make(chan struct{})}, script: []error{nil}}
 		san := &parked{closed: make(chan struct{}), err: provider.StatusLink}
-		l := New(Config{}).newListener("tcp", ln, ln.Addr(), []sanListener{{Listener: san, name: "emu"}}, Route{Path: PathTCP})
+		l := New(Config{}).newListener("tcp", "tcp", ln, ln.Addr(), []sanListener{{Listener: san, name: "emu"}}, Route{Path: PathTCP})
 		synctest.Wait()
 		assert.EqualValues(t, 1, san.calls.Load())
 		time.Sleep(minPause)
@@ -349,7 +349,7 @@ func TestFailingSANListener(t *testing.T) {
 	// Without TCP, Accept ends.
 	synctest.Test(t, func(t *testing.T) {
 		san := &parked{closed: make(chan struct{}), err: provider.StatusLink}
-		l := New(Config{}).newListener("san", nil, net.TCPAddrFromAddrPort(dst1), []sanListener{{Listener: san, name: "emu"}}, Route{})
+		l := New(Config{}).newListener("san", "tcp", nil, net.TCPAddrFromAddrPort(dst1), []sanListener{{Listener: san, name: "emu"}}, Route{})
 		_, err := l.Accept()
 		assert.ErrorIs(t, err, net.ErrClosed)
 	})

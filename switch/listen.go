@@ -67,7 +67,7 @@ func (s *Switch) listenTCP(ctx context.Context, lc *net.ListenConfig, network, a
 			return plainListener(ln, network, Route{Path: PathTCP, Reason: why, Err: err}), nil
 		}
 		route := Route{Path: PathTCP, Reason: ReasonPlainClient, Err: err}
-		return s.newListener(network, ln, ln.Addr(), sans, route), nil
+		return s.newListener(network, network, ln, ln.Addr(), sans, route), nil
 	}
 }
 
@@ -97,7 +97,7 @@ func (s *Switch) listenSAN(ctx context.Context, lc *net.ListenConfig, network, t
 		return fail(net.TCPAddrFromAddrPort(local), err)
 	}
 	bound := netip.AddrPortFrom(local.Addr(), sans[0].Addr().Port())
-	return s.newListener(network, nil, net.TCPAddrFromAddrPort(bound), sans, Route{}), nil
+	return s.newListener(network, tcp, nil, net.TCPAddrFromAddrPort(bound), sans, Route{}), nil
 }
 
 // localAddress resolves an address to listen on.

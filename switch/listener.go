@@ -13,7 +13,8 @@ import (
 // Listener takes connections over TCP and SANs at one address, or over other networks for net. All methods may be
 // called from any goroutine.
 type Listener struct {
-	network string
+	network string // in errors
+	tcp     string // the network of net that has the addresses of this one
 	addr    net.Addr
 	ln      net.Listener  // nil on "san" networks
 	sans    []sanListener // none: Accept is that of ln
@@ -52,9 +53,10 @@ func plainListener(ln net.Listener, network string, r Route) *Listener {
 	return &Listener{network: network, addr: ln.Addr(), ln: ln, route: r}
 }
 
-// newListener returns a Listener for ln, if it is not nil, and for one SAN listener at least.
-func (s *Switch) newListener(network string, ln net.Listener, addr net.Addr, sans []sanListener, r Route) *Listener {
-	l := &Listener{network: network, addr: addr, ln: ln, sans: sans, route: r, sw: s}
+// newListener returns a Listener for ln, if it is not nil, and for one SAN listener at least. It has the addresses of the
+// network tcp of net.
+func (s *Switch) newListener(network, tcp string, ln net.Listener, addr net.Addr, sans []sanListener, r Route) *Listener {
+	l := &Listener{network: network, tcp: tcp, addr: addr, ln: ln, sans: sans, route: r, sw: s}
 	l.arrivals = make(chan arrival)
 	l.asked = make(chan struct{}, 1)
 	l.queue = newQueue(s.waiting, s.halfOpen)
