@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sansock/emu"
+	"sansock/internal/hostaddr"
 	"sansock/internal/inline"
 	"sansock/provider"
 	"sansock/provider/ofi"
@@ -18,7 +19,7 @@ import (
 
 // openers has the providers by name. Without the build tag ofi, that one only says so.
 var openers = map[string]func() (provider.Provider, error){
-	"emu": func() (provider.Provider, error) { return emu.New(emu.Config{}) },
+	"emu": func() (provider.Provider, error) { return emu.New(emu.Config{Prefixes: hostaddr.Prefixes}) },
 	"ofi": func() (provider.Provider, error) { return ofi.Open(ofi.Config{}) },
 }
 

@@ -16,7 +16,8 @@ type call struct {
 	network string
 	dests   []destination
 	asks    []*ask
-	passed  Route // why there is no ask for the other destinations
+	passed  Route         // why there is no ask for the other destinations
+	lead    time.Duration // how long TCP waits for the SAN, and for the question where there is one
 	tracer  *tracer
 	race    race
 
@@ -44,14 +45,14 @@ const (
 )
 
 // newCall returns a call to the destinations.
-func (s *Switch) newCall(d *net.Dialer, network string, dests []destination, t *tracer) *call {
+func (s *Switch) newCall(ctx context.Context, d *net.Dialer, network string, dests []destination, t *tracer) *call {
 	plain := *d
 	plain.Timeout, plain.Deadline = 0, time.Time{}
-	c := &call{s: s, d: &plain, network: network, dests: dests, tracer: t}
+	c := &call{s: s, d: &plain, network: network, dests: dests, lead: shorten(s.lead, ctx), tracer: t}
 	c.passed = Route{Path: PathTCP, Reason: ReasonNoProvider}
 	cached := false
 	for _, dst := range dests {
-		ways, why, err := s.choose(dst, localOf(d))
+		ways, why, err := s.choose(ctx, dst, localOf(d), c.lead)
 		neg, known := s.negatives.get(dst.addr)
 		switch {
 		case len(ways) > 0 && !known:
@@ -78,7 +79,7 @@ func (c *call) run(ctx context.Context) (Result, error) {
 	c.race = race{
 		first:  c.overSAN,
 		second: c.overTCP,
-		lead:   shorten(c.s.lead, ctx),
+		lead:   c.lead,
 		single: len(c.dests) == 1,
 		abort:  Result.drop,
 	}

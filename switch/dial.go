@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -56,7 +57,7 @@ func (s *Switch) dialTCP(ctx context.Context, d *net.Dialer, network, address st
 	if err != nil {
 		return Result{}, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
-	return s.newCall(d, network, dests, t).run(ctx)
+	return s.newCall(ctx, d, network, dests, t).run(ctx)
 }
 
 // errLate is what is remembered of a SAN that has lost a race.
@@ -93,7 +94,7 @@ func (s *Switch) dialSAN(ctx context.Context, d *net.Dialer, network, tcp, addre
 
 // dialOverSAN dials one address over every provider that reaches it.
 func (s *Switch) dialOverSAN(ctx context.Context, d *net.Dialer, dst destination) (Result, error) {
-	ways, why, err := s.choose(dst, localOf(d))
+	ways, why, err := s.choose(ctx, dst, localOf(d), connectTimeout)
 	switch {
 	case len(ways) > 0:
 		return s.attempt(dst, ways, d).run(ctx)
@@ -152,9 +153,9 @@ func localOf(d *net.Dialer) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
-// choose returns the ways to dst from the local address, or why there are none.
-func (s *Switch) choose(dst destination, local netip.AddrPort) ([]way, Reason, error) {
-	ways, err := s.table.lookup(dst.addr.Addr())
+// choose returns the ways to dst from the local address, or why there are none. It waits for them no longer than patience.
+func (s *Switch) choose(ctx context.Context, dst destination, local netip.AddrPort, patience time.Duration) ([]way, Reason, error) {
+	ways, err := s.table.lookup(ctx, dst.addr.Addr(), patience)
 	switch {
 	case err != nil:
 		return nil, ReasonProviderFailed, err
@@ -163,23 +164,12 @@ func (s *Switch) choose(dst destination, local netip.AddrPort) ([]way, Reason, e
 	case local.Addr().IsUnspecified():
 		return ways, ReasonNone, nil
 	}
-	ways = s.servedBy(ways, local.Addr())
+	serving, _ := s.table.serving(ctx, local.Addr(), patience)
+	ways = slices.DeleteFunc(ways, func(w way) bool { return !hasRank(serving, w.rank) })
 	if len(ways) == 0 || local.Addr().Is4() != dst.addr.Addr().Is4() {
 		return nil, ReasonLocalAddr, nil
 	}
 	return ways, ReasonNone, nil
-}
-
-// servedBy returns those of the ways whose provider serves the local address.
-func (s *Switch) servedBy(ways []way, local netip.Addr) []way {
-	serving, _ := s.table.serving(local)
-	var found []way
-	for _, w := range ways {
-		if hasRank(serving, w.rank) {
-			found = append(found, w)
-		}
-	}
-	return found
 }
 
 func (s *Switch) attempt(dst destination, ways []way, d *net.Dialer) *attempt {

@@ -1,6 +1,7 @@
 package sanswitch
 
 import (
+	"context"
 	"errors"
 	"net"
 	"time"
@@ -55,7 +56,7 @@ func (s *Switch) Adopt(ln net.Listener) *Listener {
 	if device {
 		return plainListener(ln, "tcp", Route{Path: PathTCP, Reason: ReasonNoProvider, Err: errDevice})
 	}
-	sans, why, err := s.listenSANs(tcp, addr.AddrPort())
+	sans, why, err := s.listenSANs(context.Background(), tcp, addr.AddrPort())
 	if len(sans) == 0 {
 		return plainListener(ln, "tcp", Route{Path: PathTCP, Reason: why, Err: err})
 	}

@@ -56,7 +56,7 @@ func (s *Switch) listenTCP(ctx context.Context, lc *net.ListenConfig, network, a
 			}
 			return plainListener(ln, network, Route{Path: PathTCP, Reason: why}), nil
 		}
-		sans, why, err := s.listenSANs(network, ln.Addr().(*net.TCPAddr).AddrPort())
+		sans, why, err := s.listenSANs(ctx, network, ln.Addr().(*net.TCPAddr).AddrPort())
 		// Another's port on the SAN is not a mere loss of speed: who dials us there would get that one.
 		if errors.Is(err, syscall.EADDRINUSE) && anyPort(address) && try < portTries {
 			closeAll(sans)
@@ -86,7 +86,7 @@ func (s *Switch) listenSAN(ctx context.Context, lc *net.ListenConfig, network, t
 	if err != nil {
 		return fail(nil, err)
 	}
-	sans, why, err := s.listenSANs(tcp, local)
+	sans, why, err := s.listenSANs(ctx, tcp, local)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		closeAll(sans)
 		sans, err = nil, os.NewSyscallError("bind", syscall.EADDRINUSE)
@@ -152,14 +152,14 @@ type bind struct {
 
 // binds returns where to listen for the address of this host, in order of preference. Unless the network is IPv6
 // alone, :: includes IPv4, but a provider without any IPv6 address may not know of that.
-func (s *Switch) binds(tcp string, local netip.Addr) ([]bind, error) {
-	ways, err := s.table.serving(local)
+func (s *Switch) binds(ctx context.Context, tcp string, local netip.Addr) ([]bind, error) {
+	ways, err := s.table.serving(ctx, local, listenPatience)
 	var found []bind
 	for _, w := range ways {
 		found = append(found, bind{w, local})
 	}
 	if local == netip.IPv6Unspecified() && tcp != "tcp6" {
-		more, _ := s.table.serving(netip.IPv4Unspecified())
+		more, _ := s.table.serving(ctx, netip.IPv4Unspecified(), listenPatience)
 		for _, w := range more {
 			if !hasRank(ways, w.rank) {
 				found = append(found, bind{w, netip.IPv4Unspecified()})
@@ -175,8 +175,8 @@ func (s *Switch) binds(tcp string, local netip.Addr) ([]bind, error) {
 
 // listenSANs listens at local on every SAN that serves it, all with the same port, and tells what kept it from
 // listening on some.
-func (s *Switch) listenSANs(tcp string, local netip.AddrPort) (sans []sanListener, why Reason, err error) {
-	binds, err := s.binds(tcp, local.Addr().Unmap())
+func (s *Switch) listenSANs(ctx context.Context, tcp string, local netip.AddrPort) (sans []sanListener, why Reason, err error) {
+	binds, err := s.binds(ctx, tcp, local.Addr().Unmap())
 	if len(binds) == 0 {
 		if err != nil {
 			return nil, ReasonProviderFailed, err

@@ -23,6 +23,7 @@ const (
 const (
 	connectTimeout = 15 * time.Second // of a provider's Dial
 	acceptTimeout  = 5 * time.Second  // of a provider's Accept of one request
+	listenPatience = 5 * time.Second  // with providers that are asked what they serve
 
 	maxWaiting  = 4096 // connections that wait for Accept, as many as the kernel lets wait (somaxconn)
 	maxHalfOpen = 1024 // connections that are being set up, of one listener

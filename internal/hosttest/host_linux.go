@@ -94,16 +94,17 @@ func up(name string) error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
 }
 
-// AddAddr gives an interface of the host an address, DelAddr takes one away.
-func AddAddr(name string, p netip.Prefix) error {
-	return changeAddr(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, name, p)
+// AddAddr gives an interface of the host addresses.
+func AddAddr(name string, ps ...netip.Prefix) error {
+	return changeAddrs(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, name, ps)
 }
 
-// DelAddr is the opposite of AddAddr.
-func DelAddr(name string, p netip.Prefix) error { return changeAddr(unix.RTM_DELADDR, 0, name, p) }
+// DelAddr takes addresses away from an interface of the host.
+func DelAddr(name string, ps ...netip.Prefix) error {
+	return changeAddrs(unix.RTM_DELADDR, 0, name, ps)
+}
 
-// changeAddr sends one request to the kernel and waits for its answer.
-func changeAddr(kind, flags uint16, name string, p netip.Prefix) error {
+func changeAddrs(kind, flags uint16, name string, ps []netip.Prefix) error {
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {
 		return err
@@ -113,22 +114,32 @@ func changeAddr(kind, flags uint16, name string, p netip.Prefix) error {
 		return err
 	}
 	defer unix.Close(fd)
+	for _, p := range ps {
+		if err := changeAddr(fd, kind, flags, ifi.Index, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changeAddr sends one request to the kernel and waits for its answer.
+func changeAddr(fd int, kind, flags uint16, index int, p netip.Prefix) error {
 	ip := p.Addr().AsSlice()
 	family := byte(unix.AF_INET6)
 	if p.Addr().Is4() {
 		family = unix.AF_INET
 	}
-	le := binary.NativeEndian
+	ne := binary.NativeEndian
 	body := []byte{family, byte(p.Bits()), unix.IFA_F_NODAD, 0}
-	body = le.AppendUint32(body, uint32(ifi.Index))
+	body = ne.AppendUint32(body, uint32(index))
 	for _, attr := range []uint16{unix.IFA_LOCAL, unix.IFA_ADDRESS} {
-		body = le.AppendUint16(le.AppendUint16(body, uint16(4+len(ip))), attr)
+		body = ne.AppendUint16(ne.AppendUint16(body, uint16(4+len(ip))), attr)
 		body = append(body, ip...)
 	}
-	msg := le.AppendUint32(nil, uint32(unix.NLMSG_HDRLEN+len(body)))
-	msg = le.AppendUint16(msg, kind)
-	msg = le.AppendUint16(msg, unix.NLM_F_REQUEST|unix.NLM_F_ACK|flags)
-	msg = le.AppendUint32(le.AppendUint32(msg, 1), 0)
+	msg := ne.AppendUint32(nil, uint32(unix.NLMSG_HDRLEN+len(body)))
+	msg = ne.AppendUint16(msg, kind)
+	msg = ne.AppendUint16(msg, unix.NLM_F_REQUEST|unix.NLM_F_ACK|flags)
+	msg = ne.AppendUint32(ne.AppendUint32(msg, 1), 0)
 	msg = append(msg, body...)
 	if err := unix.Sendto(fd, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
@@ -141,7 +152,7 @@ func changeAddr(kind, flags uint16, name string, p netip.Prefix) error {
 	if n < unix.NLMSG_HDRLEN+4 {
 		return unix.EBADMSG
 	}
-	if errno := int32(le.Uint32(answer[unix.NLMSG_HDRLEN:])); errno != 0 {
+	if errno := int32(ne.Uint32(answer[unix.NLMSG_HDRLEN:])); errno != 0 {
 		return unix.Errno(-errno)
 	}
 	return nil
