@@ -181,30 +181,76 @@ func TestCloseEndsUnaccepted(t *testing.T) {
 	}
 }
 
-// Beyond the backlog, dialers are refused, as with WSD: TCP is not asked.
+// Beyond the backlog, dialers wait for room, as with TCP, until their time is over. TCP, which has a backlog of its own, races that.
 func TestBacklog(t *testing.T) {
 	f := newFaulty(t, emu.Config{})
 	s := newSwitch(t, Config{HeadStart: patient}, f)
 	s.waiting = 3
 	l := listen(t, s, "tcp", "127.0.0.1:0")
+	full := func() {
+		for range 3 {
+			assertSAN(t, dial(t, s, "san", l.Addr().String()))
+		}
+	}
+	full()
+	_, err := s.Dial(t.Context(), &net.Dialer{Timeout: 20 * time.Millisecond}, "san", l.Addr().String())
+	assert.Equal(t, "dial san "+l.Addr().String()+": i/o timeout", err.Error())
+	assert.True(t, opErrorOf(t, err).Timeout())
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(time.Millisecond, cancel)
+	_, err = s.Dial(ctx, new(net.Dialer), "san", l.Addr().String())
+	assert.Equal(t, "dial san "+l.Addr().String()+": operation was canceled", err.Error())
+
+	// Room is found, over the SAN, by all who wait, one after the other.
 	for range 3 {
-		assertSAN(t, dial(t, s, "tcp", l.Addr().String()))
-	}
-	for _, network := range []string{"tcp", "san"} {
-		_, err := s.Dial(t.Context(), new(net.Dialer), network, l.Addr().String())
-		assert.ErrorIs(t, err, syscall.ECONNREFUSED)
-		assert.Equal(t, "dial "+network+" "+l.Addr().String()+": connect: connection refused", err.Error())
-	}
-	accept(t, l)
-	// The count goes down a moment after Accept.
-	assert.Eventually(t, func() bool {
-		r, err := s.Dial(t.Context(), new(net.Dialer), "tcp", l.Addr().String())
-		if err == nil {
+		for _, network := range []string{"san", "tcp"} {
+			dialed := make(chan Result)
+			go func() {
+				r, err := s.Dial(t.Context(), new(net.Dialer), network, l.Addr().String())
+				assert.NoError(t, err)
+				dialed <- r
+			}()
+			select {
+			case r := <-dialed:
+				t.Fatalf("no room, but: %v", r.Route)
+			case <-time.After(5 * time.Millisecond):
+			}
+			accept(t, l)
+			r := <-dialed
 			assertSAN(t, r)
 			t.Cleanup(func() { r.Session.Close() })
 		}
-		return err == nil
-	}, 10*time.Second, time.Millisecond)
+	}
+
+	// Who waits for long is over TCP.
+	s.lead = time.Millisecond
+	for range lateLimit + 1 {
+		r := dial(t, s, "tcp", l.Addr().String())
+		assertTCP(t, r, ReasonPeerDeclined)
+		assert.Equal(t, ReasonBusy, r.Route.Peer)
+	}
+
+	// The end of the listener ends the wait.
+	s.lead = patient
+	time.AfterFunc(5*time.Millisecond, func() { l.Close() })
+	_, err = s.Dial(t.Context(), new(net.Dialer), "tcp", l.Addr().String())
+	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
+}
+
+// Where nobody accepts for as long as TCP would try, the error is TCP's.
+func TestBacklogTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := serving("a", "10.1.0.5/16")
+		full := func(context.Context, netip.AddrPort, netip.AddrPort) (provider.Endpoint, error) {
+			return nil, &provider.Error{Provider: "a", Op: "dial", Status: provider.StatusRefused, Reason: rejectFull.bytes()}
+		}
+		s := New(Config{Providers: providers(&faulty{Provider: p, dial: full})})
+		began := time.Now()
+		_, err := s.Dial(t.Context(), new(net.Dialer), "san", "10.1.1.1:80")
+		assert.ErrorIs(t, err, syscall.ETIMEDOUT)
+		assert.Contains(t, err.Error(), "dial san 10.1.1.1:80: connect: connection timed out (")
+		assert.InDelta(t, fullTimeout, time.Since(began), float64(2*maxFullPause))
+	})
 }
 
 // Peers that start and do not go on keep nobody from TCP.

@@ -3,6 +3,7 @@ package sanswitch
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"syscall"
@@ -21,7 +22,17 @@ type attempt struct {
 
 	// reached, if not nil, is called once a peer has accepted on the SAN.
 	reached func()
+
+	// waits, if not nil, is called where the attempt waits for room in the peer's backlog.
+	waits func()
 }
+
+// Who finds a backlog full asks again after a pause, and after twice as long each time, and gives up where TCP does.
+const (
+	minFullPause = time.Millisecond
+	maxFullPause = time.Second
+	fullTimeout  = 127 * time.Second
+)
 
 // failure is the error of an attempt.
 type failure struct {
@@ -52,7 +63,7 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	start := time.Now()
 	var first *failure
 	for _, w := range a.ways {
-		s, f := a.connect(ctx, w)
+		s, f := a.connectWaiting(ctx, w)
 		if f == nil {
 			return Result{Session: s, Route: Route{Path: PathSAN, Provider: w.provider.Name(), Reason: ReasonSAN}}, nil
 		}
@@ -67,6 +78,27 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 		first.lesson, first.took = max(first.lesson, f.lesson), f.took
 	}
 	return Result{}, first
+}
+
+// connectWaiting is connect that waits for room in the peer's backlog.
+func (a *attempt) connectWaiting(ctx context.Context, w way) (*session.Conn, *failure) {
+	began := time.Now()
+	for pause := minFullPause; ; pause = min(2*pause, maxFullPause) {
+		s, f := a.connect(ctx, w)
+		if f == nil || rejectionOf(f.err) != rejectFull || time.Since(began) >= fullTimeout {
+			return s, f
+		}
+		if a.waits != nil {
+			a.waits()
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause)) // so that a crowd spreads
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, f
+		}
+	}
 }
 
 // connect makes a session over one provider.

@@ -40,6 +40,7 @@ type askState uint8
 const (
 	askOpen   askState = iota // nobody has asked
 	askBegun                  // there is no answer yet
+	askWaits                  // the peer has no room yet
 	askFailed                 // by itself, not because the dial was over
 	askWon
 )
@@ -135,6 +136,11 @@ func (c *call) ask(ctx context.Context, a *ask) (Result, error) {
 	c.tracer.begin(a.destination)
 	at := c.s.attempt(a.destination, a.ways, c.d)
 	at.reached = c.race.reached
+	at.waits = func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		a.state = askWaits
+	}
 	res, err := at.run(ctx)
 	c.answered(ctx, a, err)
 	return res, err
@@ -186,9 +192,11 @@ func (c *call) route(conn net.Conn) Route {
 			best = a
 		}
 	}
-	r := Route{Path: PathTCP, Reason: ReasonRaceLost}
-	if best.state == askFailed {
-		r.Reason, r.Peer, r.Err = reasonOf(best.f.err), peerReasonOf(best.f.err), best.f.err
+	switch best.state {
+	case askFailed:
+		return Route{Path: PathTCP, Reason: reasonOf(best.f.err), Peer: peerReasonOf(best.f.err), Err: best.f.err}
+	case askWaits:
+		return Route{Path: PathTCP, Reason: ReasonPeerDeclined, Peer: ReasonBusy}
 	}
-	return r
+	return Route{Path: PathTCP, Reason: ReasonRaceLost}
 }

@@ -116,6 +116,8 @@ func sanError(ctx context.Context, err error) error {
 		return err
 	case f.final != nil:
 		return f.final
+	case rejectionOf(f.err) == rejectFull:
+		return fmt.Errorf("%w (%w)", os.NewSyscallError("connect", syscall.ETIMEDOUT), f.err)
 	case reasonOf(f.err) == ReasonNoListener:
 		// A closed port, for programs that wait for one to open.
 		return fmt.Errorf("%w (%w)", os.NewSyscallError("connect", syscall.ECONNREFUSED), f.err)
