@@ -1,6 +1,7 @@
 package sannet
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"sansock/emu"
+	"sansock/internal/bubble"
 	"sansock/internal/hostaddr"
 	"sansock/internal/inline"
 	"sansock/provider"
@@ -36,13 +38,20 @@ type stack struct {
 // defaultStack is the process's own. It is never closed.
 var defaultStack = sync.OnceValue(func() stack { return openStack(os.Getenv("SANNET_PROVIDERS")) })
 
-// stackOf returns the stack of sw, by default the process's own.
+// stackOf returns the stack of sw, by default the process's own. That is not made, or used, in a bubble of testing/synctest: what runs in
+// it must not leave the bubble, and the bubble would not end.
 func stackOf(sw *sanswitch.Switch) stack {
-	if sw == nil {
-		return defaultStack()
+	switch {
+	case sw != nil:
+		return stack{Switch: sw}
+	case bubble.ID() != 0:
+		return noStack
 	}
-	return stack{Switch: sw}
+	return defaultStack()
 }
+
+// noStack is that of a bubble.
+var noStack = stack{sanswitch.New(sanswitch.Config{}), errors.New("a testing/synctest bubble has no SAN but one of its own")}
 
 // openStack opens the providers of a list such as "ofi,emu", leaving out those that fail. The empty list means the
 // default, "none" no provider.
@@ -106,7 +115,7 @@ func (st stack) wrap(r sanswitch.Result, network string, idle time.Duration, ka 
 	if !ka.Enable && idle >= 0 {
 		ka = net.KeepAliveConfig{Enable: true, Idle: idle}
 	}
-	if ka.Enable {
+	if ka.Enable && st.Home() { // elsewhere its timer would be of no use
 		c.SetKeepAliveConfig(ka)
 	}
 	return c

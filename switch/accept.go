@@ -31,9 +31,9 @@ func (l *Listener) serveTCP() {
 			return
 		}
 		<-a.done
-		for l.asking.Load() == 0 {
+		for l.callers.asking.Load() == 0 {
 			select {
-			case <-l.asked:
+			case <-l.callers.asked:
 			case <-l.ctx.Done():
 				return
 			}
@@ -52,7 +52,7 @@ func (l *Listener) hand(a arrival) bool {
 }
 
 // stir has somebody advance a connection that is being set up: a call of Accept if there is one, as what comes of it goes there,
-// and else a goroutine. As the slot is noted before asking is looked at here, and looked for after asking has gone down in
+// and else a goroutine. As the slot is noted before helping is looked at here, and looked for after helping has gone down in
 // Accept, one of the two sees to it.
 func (l *Listener) stir(s *slot) {
 	if l.queue.stir(s) {
@@ -61,7 +61,7 @@ func (l *Listener) stir(s *slot) {
 }
 
 func (l *Listener) rouse() {
-	if l.asking.Load() > 0 {
+	if l.callers.helping.Load() > 0 {
 		l.queue.signal()
 	} else if l.tending.CompareAndSwap(false, true) {
 		go l.tend()

@@ -434,7 +434,7 @@ func TestSwitchClose(t *testing.T) {
 	assertTCP(t, a, ReasonPlainClient)
 	echo(t, r, a)
 	_, err = s.Dial(context.Background(), new(net.Dialer), "san", both.Addr().String())
-	assert.ErrorIs(t, err, errDisabled)
+	assert.ErrorIs(t, err, errNotInUse)
 }
 
 // A peer that starts and does not go on has its time, and not more.

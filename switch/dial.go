@@ -15,7 +15,7 @@ import (
 // Errors of "san" networks, below the *net.OpError.
 var (
 	errNoProvider = errors.New("no SAN provider for the address")
-	errDisabled   = errors.New("no SAN in use")
+	errNotInUse   = errors.New("no SAN in use")
 	errControl    = errors.New("a Control function cannot see a SAN connection")
 	errLocalAddr  = errors.New("local address not available on the SAN")
 )
@@ -46,7 +46,11 @@ func (s *Switch) Dial(ctx context.Context, d *net.Dialer, network, address strin
 
 // dialTCP dials a "tcp" network.
 func (s *Switch) dialTCP(ctx context.Context, d *net.Dialer, network, address string) (Result, error) {
-	if why := s.unfit(d); why != ReasonNone {
+	switch why := s.unfit(d); why {
+	case ReasonNone:
+	case ReasonDisabled:
+		return fromNet(ctx, d, network, address, Route{Path: PathTCP, Reason: why, Err: s.whyDisabled()})
+	default:
 		return fromNet(ctx, d, network, address, Route{Path: PathTCP, Reason: why})
 	}
 	if ctx.Err() != nil {
@@ -70,7 +74,7 @@ func (s *Switch) dialSAN(ctx context.Context, d *net.Dialer, network, tcp, addre
 	case ReasonControl:
 		return fail(errControl)
 	case ReasonDisabled:
-		return fail(errDisabled)
+		return fail(s.errDisabled())
 	case ReasonLocalAddr:
 		return fail(&net.AddrError{Err: "mismatched local address type", Addr: d.LocalAddr.String()})
 	}
@@ -123,6 +127,14 @@ func sanError(ctx context.Context, err error) error {
 		return fmt.Errorf("%w (%w)", os.NewSyscallError("connect", syscall.ECONNREFUSED), f.err)
 	}
 	return f.err
+}
+
+// errDisabled is the error of a "san" network without a SAN.
+func (s *Switch) errDisabled() error {
+	if why := s.whyDisabled(); why != nil {
+		return fmt.Errorf("%w (%w)", errNotInUse, why)
+	}
+	return errNotInUse
 }
 
 // unfit returns the reason for which the options rule out the SAN, or ReasonNone.

@@ -50,7 +50,7 @@ func (s *Switch) Adopt(ln net.Listener) *Listener {
 	case !ok:
 		return plainListener(ln, ln.Addr().Network(), Route{Path: PathOther, Reason: ReasonNetwork})
 	case s.disabled():
-		return plainListener(ln, "tcp", Route{Path: PathTCP, Reason: ReasonDisabled})
+		return plainListener(ln, "tcp", Route{Path: PathTCP, Reason: ReasonDisabled, Err: s.whyDisabled()})
 	}
 	tcp, device := reachOf(ln)
 	if device {

@@ -49,12 +49,11 @@ func (s *Switch) listenTCP(ctx context.Context, lc *net.ListenConfig, network, a
 		if err != nil {
 			return nil, err
 		}
-		if s.disabled() || lc.Control != nil {
-			why := ReasonControl
-			if s.disabled() {
-				why = ReasonDisabled
-			}
-			return plainListener(ln, network, Route{Path: PathTCP, Reason: why}), nil
+		switch {
+		case s.disabled():
+			return plainListener(ln, network, Route{Path: PathTCP, Reason: ReasonDisabled, Err: s.whyDisabled()}), nil
+		case lc.Control != nil:
+			return plainListener(ln, network, Route{Path: PathTCP, Reason: ReasonControl}), nil
 		}
 		sans, why, err := s.listenSANs(ctx, network, ln.Addr().(*net.TCPAddr).AddrPort())
 		// Another's port on the SAN is not a mere loss of speed: who dials us there would get that one.
@@ -78,7 +77,7 @@ func (s *Switch) listenSAN(ctx context.Context, lc *net.ListenConfig, network, t
 	}
 	switch {
 	case s.disabled():
-		return fail(nil, errDisabled)
+		return fail(nil, s.errDisabled())
 	case lc.Control != nil:
 		return fail(nil, errControl)
 	}

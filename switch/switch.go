@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sansock/internal/bubble"
 	"sansock/provider"
 	"sansock/session"
 )
@@ -54,6 +55,7 @@ type Switch struct {
 	table     *table
 	negatives *negatives
 	closed    atomic.Bool
+	home      uint64 // the bubble of testing/synctest that it was made in
 
 	waiting, halfOpen int // maxWaiting, maxHalfOpen; smaller in tests
 }
@@ -71,6 +73,7 @@ func New(cfg Config) *Switch {
 		lead:      cfg.HeadStart,
 		table:     newTable(cfg.Providers),
 		negatives: newNegatives(cfg.NegativeTTL),
+		home:      bubble.ID(),
 		waiting:   maxWaiting,
 		halfOpen:  maxHalfOpen,
 	}
@@ -89,8 +92,25 @@ func (s *Switch) Close() error {
 	return errors.Join(errs...)
 }
 
-// disabled reports whether there is no SAN to think of.
-func (s *Switch) disabled() bool { return len(s.table.providers) == 0 || s.closed.Load() }
+// disabled reports whether there is no SAN to think of: for there is none, or the caller is not where the switch was made, and the channels
+// and timers of providers and sessions must not leave a bubble of testing/synctest.
+func (s *Switch) disabled() bool {
+	return len(s.table.providers) == 0 || s.closed.Load() || !s.Home()
+}
+
+// Home reports whether the caller may set up what the switch has made: it is in no bubble of testing/synctest, or in that of the switch.
+func (s *Switch) Home() bool { return s.home == bubble.ID() }
+
+// errBubble is why a SAN is not in use.
+var errBubble = errors.New("a SAN is used only inside, or outside, of one testing/synctest bubble")
+
+// whyDisabled tells more than that there is no SAN in use, if there is more.
+func (s *Switch) whyDisabled() error {
+	if len(s.table.providers) > 0 && !s.closed.Load() {
+		return errBubble
+	}
+	return nil
+}
 
 // Result is a connection: exactly one of Session and Conn is set.
 type Result struct {
