@@ -24,8 +24,8 @@ func DialTimeout(network, address string, timeout time.Duration) (net.Conn, erro
 	return d.Dial(network, address)
 }
 
-// DialContext is Dial with a context, which bounds the dialing and not the connection. It fits
-// http.Transport.DialContext.
+// DialContext is Dial with a context, which bounds the dialing and not the connection. The hooks of net/http/httptrace in it are called
+// as by net. For an http.Transport, see package sanhttp.
 func DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	return new(Dialer).DialContext(ctx, network, address)
 }

@@ -8,7 +8,9 @@
 // Servers and clients that bring their own connections need no more than that:
 //
 //	http.Serve(l, handler)
-//	http.Transport{DialContext: sannet.DialContext}
+//	grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return sannet.DialContext(ctx, "tcp", addr) })
+//
+// For clients of HTTP there is package sanhttp.
 //
 // A connection over TCP is a *net.TCPConn, one over the SAN a *Conn. InfoOf tells which it is, and why.
 //
@@ -39,6 +41,7 @@
 //   - A listener for TCP networks is a *Listener, also where it takes TCP alone, and no *net.TCPListener.
 //   - There are no SyscallConn, File and MultipathTCP, and a Listener has no SyscallConn, File and AcceptTCP: there is no
 //     socket, and programs that find one read from it past the connection.
+//   - In a bubble of testing/synctest there is no SAN: connections go over TCP. A test may make one there, with a Switch of its own.
 //   - A Dialer or ListenConfig with a Control function stays on TCP, as such functions want to see a socket.
 //   - SetNoDelay and SetWriteBuffer change nothing: small writes that come faster than they are read are gathered, never more than
 //     one message of them, and only while the peer's reader has something left to read, or does not read.
