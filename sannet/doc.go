@@ -17,8 +17,9 @@
 // The environment variable SANNET_PROVIDERS lists the SANs to use, in order of preference: "emu" is the emulated SAN,
 // between the programs of one user on this host (within one process where that is not Linux), and the default; "ofi" is
 // real fabrics, with the build tag of that name, which adds it to the default; "none" is TCP alone. It is read once, at
-// first use. What cannot be opened is left out: Info.Err, and errors on the network "san", say why. A program that
-// wants to choose by itself sets the field Switch of Dialer and ListenConfig.
+// first use. What cannot be opened is left out: Providers tells which there are, and why there are no others, and so do Info.Err, errors
+// on the network "san", and a line in the log where SANNET_PROVIDERS has asked for it. A program that wants to choose by itself sets the
+// field Switch of Dialer and ListenConfig.
 //
 // # Without a copy
 //

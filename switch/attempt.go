@@ -111,7 +111,7 @@ func (a *attempt) connect(ctx context.Context, w way) (*session.Conn, *failure) 
 		return nil, &failure{err: err}
 	}
 	if err != nil {
-		f := &failure{err: err, final: refusal(err)}
+		f := &failure{err: a.worded(err), final: refusal(err)}
 		if a.local.Port() != 0 && errors.Is(err, provider.StatusAddrInUse) {
 			// TCP does not know of it, and the peer would have two connections of the same address.
 			f.final = os.NewSyscallError("bind", syscall.EADDRINUSE)
@@ -127,6 +127,39 @@ func (a *attempt) connect(ctx context.Context, w way) (*session.Conn, *failure) 
 	}
 	return s, nil
 }
+
+// worded gives an error of a provider's dial the words for what is behind it, where its status has others.
+func (a *attempt) worded(err error) error {
+	var e *provider.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	cause := error(nil)
+	switch {
+	case reasonOf(err) == ReasonOtherUser:
+		cause = errOtherUser
+	case e.Status == provider.StatusAddrNotAvail && a.local.Port() == 0:
+		cause = errPorts // the address was found to be the provider's
+	default:
+		return err
+	}
+	return &wordedError{text: e.Provider + ": " + e.Op + ": " + cause.Error(), cause: cause, err: err}
+}
+
+// What is behind a failure of a dial.
+var (
+	errOtherUser = errors.New("what listens there belongs to another user")
+	errPorts     = errors.New("no free port to dial from")
+)
+
+// wordedError is an error with another text.
+type wordedError struct {
+	text       string
+	cause, err error
+}
+
+func (e *wordedError) Error() string   { return e.text }
+func (e *wordedError) Unwrap() []error { return []error{e.cause, e.err} }
 
 // dialAndBegin makes a connection and begins the session on it. begun tells that an error is the session's.
 func dialAndBegin(ctx context.Context, p provider.Provider, local, remote netip.AddrPort, o *session.Opening) (begun bool, err error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"syscall"
 
 	"sansock/provider"
 	"sansock/session"
@@ -90,6 +91,14 @@ const (
 	// with ours.
 	ReasonOtherUser
 
+	// ReasonPorts: no port is free on the SAN to dial from: there are as many connections between the two addresses as it has
+	// ports.
+	ReasonPorts
+
+	// ReasonSystem: the system does not let this process do what the SAN needs: a sandbox refuses system calls, or a limit is too low.
+	// Route.Err says which.
+	ReasonSystem
+
 	reasons
 )
 
@@ -119,6 +128,8 @@ var reasonText = [reasons]string{
 	ReasonBusy:           "too many connections being set up",
 	ReasonPlainClient:    "client chose TCP",
 	ReasonOtherUser:      "listener on the SAN belongs to another user",
+	ReasonPorts:          "no free port on the SAN",
+	ReasonSystem:         "the system does not allow what the SAN needs",
 }
 
 // String returns the reason in a few words.
@@ -155,10 +166,27 @@ func reasonOf(err error) Reason {
 		return ReasonCanceled
 	case errors.Is(err, provider.StatusNoListener) && errors.Is(err, fs.ErrPermission):
 		return ReasonOtherUser
+	case errors.Is(err, errPorts):
+		return ReasonPorts
+	case isOfSystem(err):
+		return ReasonSystem
 	case errors.As(err, &status):
 		return reasonOfStatus(status)
 	}
 	return ReasonProviderFailed
+}
+
+// isOfSystem reports whether a provider has failed because the system refuses it something for good.
+func isOfSystem(err error) bool {
+	if s := provider.StatusOf(err); s != provider.StatusLink && s != provider.StatusNoMemory {
+		return false
+	}
+	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.ENOSYS, syscall.EAFNOSUPPORT, syscall.EFBIG} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
 }
 
 func reasonOfStatus(s provider.Status) Reason {

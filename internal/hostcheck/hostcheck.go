@@ -1,0 +1,2 @@
+// Package hostcheck tells whether this process may do what a SAN between the processes of a host needs.
+package hostcheck
