@@ -20,8 +20,13 @@ import (
 	sanswitch "sansock/switch"
 )
 
+type (
+	listenFunc func(network, address string) (net.Listener, error)
+	dialFunc   func(network, address string) (net.Conn, error)
+)
+
 // talk listens, dials, and sends something there and back, and returns the path.
-func talk(t *testing.T, listen func(network, address string) (net.Listener, error), dial func(network, address string) (net.Conn, error)) string {
+func talk(t *testing.T, listen listenFunc, dial dialFunc) string {
 	t.Helper()
 	l, err := listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -49,8 +54,8 @@ func echoOnce(t *testing.T, c, sv net.Conn) {
 	}
 }
 
-// inBubble has a test run once more in a process of its own, where nothing has been used yet. What goes wrong with bubbles ends that
-// process.
+// inBubble has a test run once more in a process of its own, where nothing has been used yet.
+// What goes wrong with bubbles ends that process.
 func inBubble(t *testing.T, f func(t *testing.T)) {
 	const env = "SANNET_TEST_BUBBLE"
 	if os.Getenv(env) != "" {
@@ -68,7 +73,8 @@ func inBubble(t *testing.T, f func(t *testing.T)) {
 
 const bubblePath = "tcp: no SAN in use (a testing/synctest bubble has no SAN but one of its own)"
 
-// The process's own SAN is neither made nor used in a bubble: Dial and Listen do there what net does, and outside what they always do.
+// The process's own SAN is neither made nor used in a bubble: Dial and Listen do there what net
+// does, and outside what they always do.
 func TestBubbleFirst(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for range 2 {
@@ -130,10 +136,11 @@ func newBubbleSwitch(t *testing.T) *sanswitch.Switch {
 	return sanswitch.New(sanswitch.Config{Providers: []provider.Provider{p}})
 }
 
-// A SAN that a test makes in its bubble works there, in the time of the bubble, and leaves nothing behind. Elsewhere it is not used.
+// A SAN that a test makes in its bubble works there, in the time of the bubble, and leaves
+// nothing behind. Elsewhere it is not used.
 func TestBubbleOwnSAN(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		on := func(sw *sanswitch.Switch) (func(network, address string) (net.Listener, error), func(network, address string) (net.Conn, error)) {
+		on := func(sw *sanswitch.Switch) (listenFunc, dialFunc) {
 			dial := dialWith(sw)
 			return listenWith(sw), func(network, address string) (net.Conn, error) {
 				return dial(context.Background(), sannet.Dialer{}, network, address)

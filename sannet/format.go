@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Format implements fmt.Formatter: whatever the verb, the addresses and the path. Without it package fmt would read the fields of c
-// beside those who set them.
+// Format implements fmt.Formatter: whatever the verb, the addresses and the path. Without it
+// package fmt would read the fields of c beside those who set them.
 func (c *Conn) Format(s fmt.State, verb rune) {
 	text := "not connected"
 	switch {

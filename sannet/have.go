@@ -30,8 +30,9 @@ func (p Provider) String() string {
 	return p.Name
 }
 
-// Providers returns the SANs that Dial and Listen use, in order of preference, and then those that they do not use, with the reason. A
-// program may log that when it starts. Providers are opened at first use, of which this is one.
+// Providers returns the SANs that Dial and Listen use, in order of preference, and then those
+// that they do not use, with the reason. A program may log that when it starts. Providers are
+// opened at first use, of which this is one.
 func Providers() []Provider {
 	known := slices.Clone(stackOf(nil).known)
 	for i := range known {
@@ -56,7 +57,8 @@ func others(asked map[string]bool) (ps []Provider) {
 	return ps
 }
 
-// whyNot returns why a provider that nobody has asked for is not used. What is not used by default is not built in, and says so.
+// whyNot returns why a provider that nobody has asked for is not used. What is not used by
+// default is not built in, and says so.
 func whyNot(name string) error {
 	if slices.Contains(defaultProviders, name) {
 		return errNotAsked

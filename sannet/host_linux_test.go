@@ -50,7 +50,8 @@ func pathTo(t *testing.T, address string) string {
 	return info.String()
 }
 
-// Where a sandbox forbids to list the interfaces of the host, its addresses are on the SAN all the same.
+// Where a sandbox forbids to list the interfaces of the host, its addresses are on the SAN all
+// the same.
 func TestHostThatDoesNotTell(t *testing.T) {
 	hosttest.Run(t, hosttest.Host{Addrs: []string{"10.7.0.1/24", "fd07::1/64"}}, func(t *testing.T) {
 		hosttest.Forbid(t, hosttest.Rule{Call: unix.SYS_SOCKET, First: unix.AF_NETLINK, Errno: unix.EAFNOSUPPORT})
@@ -63,7 +64,8 @@ func TestHostThatDoesNotTell(t *testing.T) {
 	})
 }
 
-// An address that comes is on the SAN at once, and one that has left the host is not: dialing it fails as with net.
+// An address that comes is on the SAN at once, and one that has left the host is not: dialing it
+// fails as with net.
 func TestAddressComesAndGoes(t *testing.T) {
 	hosttest.Run(t, hosttest.Host{}, func(t *testing.T) {
 		port := serveAll(t, ":0")
@@ -90,7 +92,8 @@ func TestAddressComesAndGoes(t *testing.T) {
 	})
 }
 
-// A host may have very many addresses. No dial waits for them to be listed: not those that go nowhere, and none on the SAN.
+// A host may have very many addresses. No dial waits for them to be listed: not those that go
+// nowhere, and none on the SAN.
 func TestHostOfManyAddresses(t *testing.T) {
 	hosttest.Run(t, hosttest.Host{Addrs: []string{"192.0.2.1/24"}}, func(t *testing.T) {
 		many := make([]netip.Prefix, 2000) // more take the kernel long

@@ -21,8 +21,9 @@ type Info struct {
 	Stats    session.Stats    // counters at the time of the call, on the SAN path
 }
 
-// String describes the path for people, such as "san via emu" or "tcp: no listener on the SAN", with what the peer
-// said and the error where there are. The zero Info, of a connection that is not this package's, says so.
+// String describes the path for people, such as "san via emu" or "tcp: no listener on the SAN",
+// with what the peer said and the error where there are. The zero Info, of a connection that is
+// not this package's, says so.
 func (i Info) String() string {
 	if i.Path == 0 {
 		return "not a connection of sannet"
@@ -43,9 +44,10 @@ func (i Info) String() string {
 	return b.String()
 }
 
-// InfoOf returns the Info of a connection that Dial or Accept of this package returned, or of one that wraps such a connection, like
-// *tls.Conn: as a method NetConn, Unwrap, Raw or UnderlyingConn shows, or because it embeds the other, or has it in a field and
-// the same addresses. It reports false for others.
+// InfoOf returns the Info of a connection that Dial or Accept of this package returned, or of one
+// that wraps such a connection, like *tls.Conn: as a method NetConn, Unwrap, Raw or
+// UnderlyingConn shows, or because it embeds the other, or has it in a field and the same
+// addresses. It reports false for others.
 func InfoOf(c net.Conn) (info Info, ok bool) {
 	findInner(c, func(c net.Conn) (found, leaf bool) {
 		info, ok, leaf = ownInfo(c)
@@ -54,7 +56,8 @@ func InfoOf(c net.Conn) (info Info, ok bool) {
 	return info, ok
 }
 
-// ownInfo returns the Info of c itself. It reports whether there is one, and whether c is of a kind that wraps nothing.
+// ownInfo returns the Info of c itself. It reports whether there is one, and whether c is of a
+// kind that wraps nothing.
 func ownInfo(c net.Conn) (info Info, ok, leaf bool) {
 	switch c := c.(type) {
 	case *Conn:

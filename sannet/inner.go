@@ -5,11 +5,12 @@ import (
 	"reflect"
 )
 
-// maxInner bounds how many connections are looked at behind one, should a wrapper lead back to where it came from.
+// maxInner bounds how many connections are looked at behind one, should a wrapper lead back to
+// where it came from.
 const maxInner = 32
 
-// findInner looks at c, and at what it wraps, until look reports that it has found what it wants. It does not go into a
-// connection that wraps nothing.
+// findInner looks at c, and at what it wraps, until look reports that it has found what it wants.
+// It does not go into a connection that wraps nothing.
 func findInner(c net.Conn, look func(net.Conn) (found, leaf bool)) {
 	next := []net.Conn{c}
 	for range maxInner {
@@ -30,9 +31,9 @@ func findInner(c net.Conn, look func(net.Conn) (found, leaf bool)) {
 	}
 }
 
-// innerOf returns the connections that c may wrap, the likeliest last: that which a method shows whose name is customary for it,
-// those that are embedded in c, and those in its fields, provided that they have the addresses of c, and are not just
-// some other connection.
+// innerOf returns the connections that c may wrap, the likeliest last: that which a method shows
+// whose name is customary for it, those that are embedded in c, and those in its fields, provided
+// that they have the addresses of c, and are not just some other connection.
 func innerOf(c net.Conn) []net.Conn {
 	inner := fieldsOf(c)
 	switch cc := c.(type) {
@@ -40,7 +41,7 @@ func innerOf(c net.Conn) []net.Conn {
 		return append(inner, cc.NetConn())
 	case interface{ Unwrap() net.Conn }:
 		return append(inner, cc.Unwrap())
-	case interface{ Raw() net.Conn }: // of servers for the PROXY protocol, where the peer's address is another one
+	case interface{ Raw() net.Conn }: // of the PROXY protocol, which gives the peer another address
 		return append(inner, cc.Raw())
 	case interface{ UnderlyingConn() net.Conn }: // of WebSockets
 		return append(inner, cc.UnderlyingConn())
@@ -50,8 +51,8 @@ func innerOf(c net.Conn) []net.Conn {
 
 var connType = reflect.TypeFor[net.Conn]()
 
-// fieldsOf returns the connections in the fields of c. Reading these is no race where they are set when c is made, as wrappers
-// have it.
+// fieldsOf returns the connections in the fields of c. Reading these is no race where they are
+// set when c is made, as wrappers have it.
 func fieldsOf(c net.Conn) []net.Conn {
 	v := addressable(reflect.ValueOf(c))
 	if !v.IsValid() {
@@ -78,7 +79,8 @@ func fieldsOf(c net.Conn) []net.Conn {
 	return append(others, embedded...)
 }
 
-// addressable returns the struct that c is, or points to, so that its fields have addresses; the zero Value if it is none.
+// addressable returns the struct that c is, or points to, so that its fields have addresses; the
+// zero Value if it is none.
 func addressable(v reflect.Value) reflect.Value {
 	switch {
 	case v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Kind() == reflect.Struct:

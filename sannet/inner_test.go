@@ -34,7 +34,6 @@ type (
 	unwrapping struct{ private }
 	underlying struct{ private }
 	byValue    struct {
-		n int
 		c net.Conn
 		delegate
 	}

@@ -46,7 +46,8 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (ne
 	return lc.listener(l, st, network), nil
 }
 
-// listener is what the user gets of l. Where it is forgotten it is closed, as a socket would be; see Conn.takes.
+// listener is what the user gets of l. Where it is forgotten it is closed, as a socket would be;
+// see Conn.takes.
 func (lc *ListenConfig) listener(l *sanswitch.Listener, st stack, network string) *Listener {
 	ul := &Listener{l: l, stack: st, network: network, keepAlive: lc.KeepAlive, keepAliveConfig: lc.KeepAliveConfig}
 	if bubble.ID() == 0 {

@@ -16,8 +16,8 @@ import (
 	sanswitch "sansock/switch"
 )
 
-// Logs and mocks print what they are given, with any verb, while it is used: as a *net.TCPConn can be, without a data race, and
-// without an end of what it is connected with.
+// Logs and mocks print what they are given, with any verb, while it is used: as a *net.TCPConn
+// can be, without a data race, and without an end of what it is connected with.
 func TestPrintWhileInUse(t *testing.T) {
 	sw := newSwitch(t, true)
 	l, err := listenWith(sw)("tcp", "127.0.0.1:0")

@@ -24,7 +24,9 @@ import (
 
 // openers has the providers by name. Without the build tag ofi, that one only says so.
 var openers = map[string]func() (provider.Provider, error){
-	"emu": func() (provider.Provider, error) { return emu.New(emu.Config{Prefixes: hostaddr.Prefixes}) },
+	"emu": func() (provider.Provider, error) {
+		return emu.New(emu.Config{Prefixes: hostaddr.Prefixes})
+	},
 	"ofi": func() (provider.Provider, error) { return ofi.Open(ofi.Config{}) },
 }
 
@@ -50,8 +52,9 @@ var defaultStack = sync.OnceValue(func() stack {
 	return st
 })
 
-// stackOf returns the stack of sw, by default the process's own. That is not made, or used, in a bubble of testing/synctest: what runs in
-// it must not leave the bubble, and the bubble would not end.
+// stackOf returns the stack of sw, by default the process's own. That is not made, or used, in a
+// bubble of testing/synctest: what runs in it must not leave the bubble, and the bubble would not
+// end.
 func stackOf(sw *sanswitch.Switch) stack {
 	switch {
 	case sw != nil:
@@ -132,10 +135,14 @@ func (st stack) explain(network string, err error) error {
 	return &e
 }
 
-// systemError returns what the system refuses, where that is why the emulated SAN has failed with err; nil where it is not.
+// systemError returns what the system refuses, where that is why the emulated SAN has failed with
+// err; nil where it is not.
 func systemError(err error) error {
 	var e *provider.Error
-	if !errors.As(err, &e) || e.Provider != "emu" || e.Status != provider.StatusLink && e.Status != provider.StatusNoMemory {
+	if !errors.As(err, &e) || e.Provider != "emu" {
+		return nil
+	}
+	if e.Status != provider.StatusLink && e.Status != provider.StatusNoMemory {
 		return nil
 	}
 	return hostcheck.SharedMemory()
@@ -148,7 +155,8 @@ func (st stack) wrap(r sanswitch.Result, network string, idle time.Duration, ka 
 		route.Err = st.err
 	}
 	if refused := systemError(r.Route.Err); refused != nil {
-		route.Reason, route.Err = sanswitch.ReasonSystem, fmt.Errorf("%w (%w)", refused, r.Route.Err)
+		route.Reason = sanswitch.ReasonSystem
+		route.Err = fmt.Errorf("%w (%w)", refused, r.Route.Err)
 	}
 	if r.Session == nil {
 		if tc, ok := r.Conn.(*net.TCPConn); ok {

@@ -13,8 +13,9 @@ import (
 	sanswitch "sansock/switch"
 )
 
-// In a sandbox that refuses what shared memory takes, connections between processes go over TCP, and say why; those within the
-// process are over the SAN. The program can know that from the start.
+// In a sandbox that refuses what shared memory takes, connections between processes go over TCP,
+// and say why; those within the process are over the SAN. The program can know that from the
+// start.
 func TestSandbox(t *testing.T) {
 	for i, c := range []struct {
 		rule hosttest.Rule

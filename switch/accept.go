@@ -51,9 +51,10 @@ func (l *Listener) hand(a arrival) bool {
 	}
 }
 
-// stir has somebody advance a connection that is being set up: a call of Accept if there is one, as what comes of it goes there,
-// and else a goroutine. As the slot is noted before helping is looked at here, and looked for after helping has gone down in
-// Accept, one of the two sees to it.
+// stir has somebody advance a connection that is being set up: a call of Accept if there is one,
+// as what comes of it goes there, and else a goroutine. As the slot is noted before helping is
+// looked at here, and looked for after helping has gone down in Accept, one of the two sees to
+// it.
 func (l *Listener) stir(s *slot) {
 	if l.queue.stir(s) {
 		l.rouse()

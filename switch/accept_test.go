@@ -181,7 +181,8 @@ func TestCloseEndsUnaccepted(t *testing.T) {
 	}
 }
 
-// Beyond the backlog, dialers wait for room, as with TCP, until their time is over. TCP, which has a backlog of its own, races that.
+// Beyond the backlog, dialers wait for room, as with TCP, until their time is over. TCP, which
+// has a backlog of its own, races that.
 func TestBacklog(t *testing.T) {
 	f := newFaulty(t, emu.Config{})
 	s := newSwitch(t, Config{HeadStart: patient}, f)

@@ -46,9 +46,9 @@ func hasFamily(tcp string, a netip.Addr) bool {
 	return true
 }
 
-// resolve finds out what address stands for on the TCP network, for a dial with the options of d: at least one
-// destination, in the order of net, and with its errors. An empty host, or an unspecified one, is this host. A name is
-// looked up once, whatever is dialed then.
+// resolve finds out what address stands for on the TCP network, for a dial with the options of d:
+// at least one destination, in the order of net, and with its errors. An empty host, or an
+// unspecified one, is this host. A name is looked up once, whatever is dialed then.
 func resolve(ctx context.Context, d *net.Dialer, network, address string) ([]destination, error) {
 	if address == "" {
 		return nil, errMissingAddress
@@ -105,9 +105,11 @@ func loopback(network string) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
 }
 
-// lookup returns the addresses and the port of address, which need not be a literal one. There are no addresses if it has
-// no host.
-func lookup(ctx context.Context, r *net.Resolver, network, address string) ([]net.IPAddr, int, error) {
+// lookup returns the addresses and the port of address, which need not be a literal one. There
+// are no addresses if it has no host.
+func lookup(
+	ctx context.Context, r *net.Resolver, network, address string,
+) ([]net.IPAddr, int, error) {
 	if r == nil {
 		r = net.DefaultResolver
 	}
@@ -123,8 +125,8 @@ func lookup(ctx context.Context, r *net.Resolver, network, address string) ([]ne
 	return ips, port, err
 }
 
-// lookupHost returns the addresses of host, at least one, of the families of the network, in the order of net. It asks
-// for no other family, as net does not.
+// lookupHost returns the addresses of host, at least one, of the families of the network, in the
+// order of net. It asks for no other family, as net does not.
 func lookupHost(ctx context.Context, r *net.Resolver, network, host string) ([]net.IPAddr, error) {
 	family := "ip" + network[len("tcp"):]
 	if _, err := netip.ParseAddr(host); err != nil && family != "ip" {

@@ -27,7 +27,8 @@ type attempt struct {
 	waits func()
 }
 
-// Who finds a backlog full asks again after a pause, and after twice as long each time, and gives up where TCP does.
+// Who finds a backlog full asks again after a pause, and after twice as long each time, and gives
+// up where TCP does.
 const (
 	minFullPause = time.Millisecond
 	maxFullPause = time.Second
@@ -128,7 +129,8 @@ func (a *attempt) connect(ctx context.Context, w way) (*session.Conn, *failure) 
 	return s, nil
 }
 
-// worded gives an error of a provider's dial the words for what is behind it, where its status has others.
+// worded gives an error of a provider's dial the words for what is behind it, where its status
+// has others.
 func (a *attempt) worded(err error) error {
 	var e *provider.Error
 	if !errors.As(err, &e) {
@@ -143,7 +145,8 @@ func (a *attempt) worded(err error) error {
 	default:
 		return err
 	}
-	return &wordedError{text: e.Provider + ": " + e.Op + ": " + cause.Error(), cause: cause, err: err}
+	text := e.Provider + ": " + e.Op + ": " + cause.Error()
+	return &wordedError{text: text, cause: cause, err: err}
 }
 
 // What is behind a failure of a dial.

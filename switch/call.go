@@ -46,10 +46,13 @@ const (
 )
 
 // newCall returns a call to the destinations.
-func (s *Switch) newCall(ctx context.Context, d *net.Dialer, network string, dests []destination, t *tracer) *call {
+func (s *Switch) newCall(
+	ctx context.Context, d *net.Dialer, network string, dests []destination, t *tracer,
+) *call {
 	plain := *d
 	plain.Timeout, plain.Deadline = 0, time.Time{}
-	c := &call{s: s, d: &plain, network: network, dests: dests, lead: shorten(s.lead, ctx), tracer: t}
+	c := &call{s: s, d: &plain, network: network, dests: dests, tracer: t}
+	c.lead = shorten(s.lead, ctx)
 	c.passed = Route{Path: PathTCP, Reason: ReasonNoProvider}
 	cached := false
 	for _, dst := range dests {
@@ -108,13 +111,14 @@ func (c *call) run(ctx context.Context) (Result, error) {
 
 // overTCP dials the destinations over TCP.
 func (c *call) overTCP(ctx context.Context) (Result, error) {
-	first, then := split(c.d, c.network, c.dests, c.dests[0].is4())
-	return inOrder(ctx, first, then, delayOf(c.d), func(ctx context.Context, dst destination) (Result, error) {
+	one := func(ctx context.Context, dst destination) (Result, error) {
 		c.tracer.begin(dst)
 		res, err := fromNet(ctx, c.d, c.network, dst.shown.String(), Route{Path: PathTCP})
 		c.tracer.end(dst, err)
 		return res, err
-	})
+	}
+	first, then := split(c.d, c.network, c.dests, c.dests[0].is4())
+	return inOrder(ctx, first, then, delayOf(c.d), one)
 }
 
 // overSAN asks the destinations over the SAN, for no longer altogether than one may take.
@@ -164,8 +168,8 @@ func (c *call) answered(ctx context.Context, a *ask, err error) {
 	}
 }
 
-// learn remembers what the call says about the next one to the same destinations, now that it has a connection. It needs
-// to be called with locked mutex.
+// learn remembers what the call says about the next one to the same destinations, now that it has
+// a connection. It needs to be called with locked mutex.
 func (c *call) learn(res Result) {
 	for _, a := range c.asks {
 		switch {
@@ -179,8 +183,8 @@ func (c *call) learn(res Result) {
 	}
 }
 
-// route is why the connection is over TCP: what kept it from the SAN at its address, or else at the first one asked. It
-// needs to be called with locked mutex.
+// route is why the connection is over TCP: what kept it from the SAN at its address, or else at
+// the first one asked. It needs to be called with locked mutex.
 func (c *call) route(conn net.Conn) Route {
 	var to netip.AddrPort
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
@@ -194,7 +198,8 @@ func (c *call) route(conn net.Conn) Route {
 	}
 	switch best.state {
 	case askFailed:
-		return Route{Path: PathTCP, Reason: reasonOf(best.f.err), Peer: peerReasonOf(best.f.err), Err: best.f.err}
+		err := best.f.err
+		return Route{Path: PathTCP, Reason: reasonOf(err), Peer: peerReasonOf(err), Err: err}
 	case askWaits:
 		return Route{Path: PathTCP, Reason: ReasonPeerDeclined, Peer: ReasonBusy}
 	}

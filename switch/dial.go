@@ -24,13 +24,15 @@ var (
 // "san4" and "san6", which are "tcp", "tcp4" and "tcp6" without TCP. Errors are those of net.Dialer, for "san" networks
 // too, and so are the hooks of net/http/httptrace that are called.
 //
-// For "tcp" networks every address that a provider reaches is asked over the SAN, in the order and with the delays of
-// net, and TCP, with all addresses, races that after a head start; the first connection wins. A failure of the SAN leaves
-// TCP, unless the peer refuses and has but one address.
+// For "tcp" networks every address that a provider reaches is asked over the SAN, in the order
+// and with the delays of net, and TCP, with all addresses, races that after a head start; the
+// first connection wins. A failure of the SAN leaves TCP, unless the peer refuses and has but one
+// address.
 //
-// Options that concern the connection itself (keep-alive, Multipath TCP) shape a connection over TCP alone. A Control
-// function, or Cancel, keeps the dial on TCP: programs use Control to forbid destinations by looking at the socket, and a path
-// without a socket would lead around it. On "san" networks it is an error.
+// Options that concern the connection itself (keep-alive, Multipath TCP) shape a connection over
+// TCP alone. A Control function, or Cancel, keeps the dial on TCP: programs use Control to forbid
+// destinations by looking at the socket, and a path without a socket would lead around it. On
+// "san" networks it is an error.
 func (s *Switch) Dial(ctx context.Context, d *net.Dialer, network, address string) (Result, error) {
 	tcp, ok := tcpNetwork(network)
 	if !ok {
@@ -46,12 +48,12 @@ func (s *Switch) Dial(ctx context.Context, d *net.Dialer, network, address strin
 
 // dialTCP dials a "tcp" network.
 func (s *Switch) dialTCP(ctx context.Context, d *net.Dialer, network, address string) (Result, error) {
-	switch why := s.unfit(d); why {
-	case ReasonNone:
-	case ReasonDisabled:
-		return fromNet(ctx, d, network, address, Route{Path: PathTCP, Reason: why, Err: s.whyDisabled()})
-	default:
-		return fromNet(ctx, d, network, address, Route{Path: PathTCP, Reason: why})
+	if why := s.unfit(d); why != ReasonNone {
+		r := Route{Path: PathTCP, Reason: why}
+		if why == ReasonDisabled {
+			r.Err = s.whyDisabled()
+		}
+		return fromNet(ctx, d, network, address, r)
 	}
 	if ctx.Err() != nil {
 		return fromNet(ctx, d, network, address, Route{Path: PathTCP, Reason: ReasonCanceled})
@@ -84,8 +86,7 @@ func (s *Switch) dialSAN(ctx context.Context, d *net.Dialer, network, tcp, addre
 	if err != nil {
 		return fail(err)
 	}
-	first, then := split(d, network, dests, dests[0].is4())
-	return inOrder(ctx, first, then, delayOf(d), func(ctx context.Context, dst destination) (Result, error) {
+	one := func(ctx context.Context, dst destination) (Result, error) {
 		t.begin(dst)
 		res, err := s.dialOverSAN(ctx, d, dst)
 		if err != nil {
@@ -93,7 +94,9 @@ func (s *Switch) dialSAN(ctx context.Context, d *net.Dialer, network, tcp, addre
 		}
 		t.end(dst, err)
 		return res, err
-	})
+	}
+	first, then := split(d, network, dests, dests[0].is4())
+	return inOrder(ctx, first, then, delayOf(d), one)
 }
 
 // dialOverSAN dials one address over every provider that reaches it.
@@ -167,8 +170,11 @@ func localOf(d *net.Dialer) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
-// choose returns the ways to dst from the local address, or why there are none. It waits for them no longer than patience.
-func (s *Switch) choose(ctx context.Context, dst destination, local netip.AddrPort, patience time.Duration) ([]way, Reason, error) {
+// choose returns the ways to dst from the local address, or why there are none. It waits for them
+// no longer than patience.
+func (s *Switch) choose(
+	ctx context.Context, dst destination, local netip.AddrPort, patience time.Duration,
+) ([]way, Reason, error) {
 	ways, err := s.table.lookup(ctx, dst.addr.Addr(), patience)
 	switch {
 	case err != nil:

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Format implements fmt.Formatter: whatever the verb, where l listens. Without it package fmt would read the fields of l beside those
-// who set them.
+// Format implements fmt.Formatter: whatever the verb, where l listens. Without it package fmt
+// would read the fields of l beside those who set them.
 func (l *Listener) Format(s fmt.State, verb rune) {
 	if l == nil || l.addr == nil {
 		io.WriteString(s, "<nil>")

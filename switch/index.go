@@ -60,7 +60,8 @@ func newIndex(ways []way) *index {
 
 // insert adds a length to a list of few, unless it is there.
 func insert(bits []int, n int) []int {
-	i, found := slices.BinarySearchFunc(bits, n, func(have, n int) int { return cmp.Compare(n, have) })
+	longer := func(have, n int) int { return cmp.Compare(n, have) }
+	i, found := slices.BinarySearchFunc(bits, n, longer)
 	if found {
 		return bits
 	}
@@ -83,9 +84,9 @@ func (x *index) to(dst netip.Addr) (found []way) {
 	return found
 }
 
-// at returns a way for each provider that may serve the local address, in order of preference: any one of a network in which
-// the host has an address may be its own too, like all of 127.0.0.0/8. An unspecified address is served by all that serve
-// some address of its family.
+// at returns a way for each provider that may serve the local address, in order of preference:
+// any one of a network in which the host has an address may be its own too, like all of
+// 127.0.0.0/8. An unspecified address is served by all that serve some address of its family.
 func (x *index) at(local netip.Addr) (found []way) {
 	if local.IsUnspecified() {
 		for _, w := range x.hosts[familyOf(local)] {

@@ -51,7 +51,8 @@ func (s *Switch) listenTCP(ctx context.Context, lc *net.ListenConfig, network, a
 		}
 		switch {
 		case s.disabled():
-			return plainListener(ln, network, Route{Path: PathTCP, Reason: ReasonDisabled, Err: s.whyDisabled()}), nil
+			route := Route{Path: PathTCP, Reason: ReasonDisabled, Err: s.whyDisabled()}
+			return plainListener(ln, network, route), nil
 		case lc.Control != nil:
 			return plainListener(ln, network, Route{Path: PathTCP, Reason: ReasonControl}), nil
 		}
@@ -174,7 +175,9 @@ func (s *Switch) binds(ctx context.Context, tcp string, local netip.Addr) ([]bin
 
 // listenSANs listens at local on every SAN that serves it, all with the same port, and tells what kept it from
 // listening on some.
-func (s *Switch) listenSANs(ctx context.Context, tcp string, local netip.AddrPort) (sans []sanListener, why Reason, err error) {
+func (s *Switch) listenSANs(
+	ctx context.Context, tcp string, local netip.AddrPort,
+) (sans []sanListener, why Reason, err error) {
 	binds, err := s.binds(ctx, tcp, local.Addr().Unmap())
 	if len(binds) == 0 {
 		if err != nil {

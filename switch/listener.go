@@ -59,9 +59,11 @@ func plainListener(ln net.Listener, network string, r Route) *Listener {
 	return &Listener{network: network, addr: ln.Addr(), ln: ln, route: r}
 }
 
-// newListener returns a Listener for ln, if it is not nil, and for one SAN listener at least. It has the addresses of the
-// network tcp of net.
-func (s *Switch) newListener(network, tcp string, ln net.Listener, addr net.Addr, sans []sanListener, r Route) *Listener {
+// newListener returns a Listener for ln, if it is not nil, and for one SAN listener at least. It
+// has the addresses of the network tcp of net.
+func (s *Switch) newListener(
+	network, tcp string, ln net.Listener, addr net.Addr, sans []sanListener, r Route,
+) *Listener {
 	l := &Listener{network: network, tcp: tcp, addr: addr, ln: ln, sans: sans, route: r, sw: s}
 	l.arrivals, l.deadline = make(chan arrival), newDeadline()
 	l.callers.asked = make(chan struct{}, 1)
@@ -96,7 +98,8 @@ func (l *Listener) Accept() (Result, error) {
 		}
 		return Result{Conn: c, Route: l.route}, nil
 	}
-	// What is set up in another bubble of testing/synctest than the listener's could not be used elsewhere.
+	// What is set up in another bubble of testing/synctest than the listener's could not be used
+	// elsewhere.
 	helps := l.sw.Home()
 	l.callers.asking.Add(1)
 	if helps {

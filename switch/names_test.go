@@ -73,7 +73,8 @@ func TestDialAsksEveryAddress(t *testing.T) {
 	}
 }
 
-// Where none of the addresses has a listener on the SAN, TCP is dialed, and the reason is that of the address which it reached.
+// Where none of the addresses has a listener on the SAN, TCP is dialed, and the reason is that of
+// the address which it reached.
 func TestDialNameOverTCP(t *testing.T) {
 	f := newFaulty(t, emu.Config{})
 	f.dial = func(_ context.Context, _, remote netip.AddrPort) (provider.Endpoint, error) {
@@ -95,8 +96,8 @@ func TestDialNameOverTCP(t *testing.T) {
 	}
 }
 
-// An address that does not answer on the SAN does not keep the others from it: the other family follows after the delay, and
-// what was silent is avoided by the next dial.
+// An address that does not answer on the SAN does not keep the others from it: the other family
+// follows after the delay, and what was silent is avoided by the next dial.
 func TestDialPastASilentAddress(t *testing.T) {
 	needIPv6(t)
 	f := newFaulty(t, emu.Config{})
@@ -210,7 +211,8 @@ func TestDialLooksUpOnceElsewhere(t *testing.T) {
 	}
 }
 
-// The errors of names are those of net: of the look-up, of addresses that refuse, of local addresses that do not fit.
+// The errors of names are those of net: of the look-up, of addresses that refuse, of local
+// addresses that do not fit.
 func TestDialNameErrors(t *testing.T) {
 	needIPv6(t)
 	s := newSwitch(t, Config{HeadStart: patient}, newFaulty(t, emu.Config{}))

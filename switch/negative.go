@@ -35,7 +35,8 @@ const (
 	negativeAnswer                      // the answer was no
 )
 
-// route is that of a connection over TCP because of the negative. An answer that is a moment old is as good as one of now.
+// route is that of a connection over TCP because of the negative. An answer that is a moment old
+// is as good as one of now.
 func (n negative) route() Route {
 	if n.kind == negativeAnswer {
 		return Route{Path: PathTCP, Reason: reasonOf(n.err), Peer: peerReasonOf(n.err), Err: n.err}
@@ -43,9 +44,9 @@ func (n negative) route() Route {
 	return Route{Path: PathTCP, Reason: ReasonCached, Err: n.err}
 }
 
-// An answer that is no, and has come answerLimit times in a row, is believed for answerFactor times as long as it took, and
-// maxAnswer at most. So who dials a peer without a SAN all the time does not ask it all the time, and who starts to
-// listen is found in a moment.
+// An answer that is no, and has come answerLimit times in a row, is believed for answerFactor
+// times as long as it took, and maxAnswer at most. So who dials a peer without a SAN all the time
+// does not ask it all the time, and who starts to listen is found in a moment.
 const (
 	answerLimit  = 8
 	answerFactor = 64
@@ -72,7 +73,8 @@ func (n *negatives) get(dst netip.AddrPort) (negative, bool) {
 	return neg, ok && time.Since(neg.last) < neg.pause
 }
 
-// failed remembers what the failure of an attempt, which began at began, says about the next one to dst.
+// failed remembers what the failure of an attempt, which began at began, says about the next one
+// to dst.
 func (n *negatives) failed(dst netip.AddrPort, f *failure, began time.Time) {
 	switch f.lesson {
 	case lessonAvoid:

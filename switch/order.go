@@ -15,9 +15,12 @@ const (
 // dialer dials one of the addresses of a name.
 type dialer[T any] func(ctx context.Context, to T) (Result, error)
 
-// inOrder dials addresses as net does: first one after the other, and those of the other family, then, beside them once
-// the delay is over, or when all have failed. The error is that of the first address.
-func inOrder[T any](ctx context.Context, first, then []T, delay time.Duration, one dialer[T]) (Result, error) {
+// inOrder dials addresses as net does: first one after the other, and those of the other family,
+// then, beside them once the delay is over, or when all have failed. The error is that of the
+// first address.
+func inOrder[T any](
+	ctx context.Context, first, then []T, delay time.Duration, one dialer[T],
+) (Result, error) {
 	if len(first) == 0 {
 		first, then = then, nil
 	}
@@ -67,8 +70,11 @@ func (one dialer[T]) within(ctx context.Context, n int, to T) (Result, error) {
 	return one(ctx, to)
 }
 
-// split divides destinations into those of the family that net tries first, and the others, as d wants it.
-func split[T interface{ is4() bool }](d *net.Dialer, network string, all []T, first bool) (same, other []T) {
+// split divides destinations into those of the family that net tries first, and the others, as d
+// wants it.
+func split[T interface{ is4() bool }](
+	d *net.Dialer, network string, all []T, first bool,
+) (same, other []T) {
 	if d.FallbackDelay < 0 || network != "tcp" && network != "san" {
 		return all, nil
 	}

@@ -14,8 +14,9 @@ import (
 	"sansock/emu"
 )
 
-// BenchmarkDialPlain dials a listener that is on TCP alone, with net and with a switch in turn, and tells the median and the 99th
-// percentile of each, in microseconds: what a host without a SAN listener pays for having been asked.
+// BenchmarkDialPlain dials a listener that is on TCP alone, with net and with a switch in turn,
+// and tells the median and the 99th percentile of each, in microseconds: what a host without a
+// SAN listener pays for having been asked.
 func BenchmarkDialPlain(b *testing.B) {
 	p, err := emu.New(emu.Config{})
 	require.NoError(b, err)

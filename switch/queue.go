@@ -47,8 +47,9 @@ func newQueue(maxWaiting, maxHalfOpen int) *queue {
 	return &queue{maxWaiting: maxWaiting, maxHalfOpen: maxHalfOpen, changed: make(chan struct{}, 1)}
 }
 
-// open adds s, a connection that is to be set up. If there are too many it is not added, and ok is false, with how to reject it: who
-// finds the backlog full waits, as with TCP. Peers that are slow to set up are no reason for TCP not to serve this one.
+// open adds s, a connection that is to be set up. If there are too many it is not added, and ok
+// is false, with how to reject it: who finds the backlog full waits, as with TCP. Peers that are
+// slow to set up are no reason for TCP not to serve this one.
 func (q *queue) open(s *slot) (why rejection, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -8,24 +8,26 @@ import (
 	"time"
 )
 
-// race dials in two ways, over the SAN and over TCP, or to the addresses of two families, with a head start for the first. That
-// has the goroutine of the caller, so that a dial which it wins wakes nobody.
+// race dials in two ways, over the SAN and over TCP, or to the addresses of two families, with a
+// head start for the first. That has the goroutine of the caller, so that a dial which it wins
+// wakes nobody.
 type race struct {
 	first  func(ctx context.Context) (Result, error) // returns as soon as ctx ends
 	second func(ctx context.Context) (Result, error)
 
-	// lead is how long the second waits for the first. It waits as long again, once, when a peer has been reached: it is
-	// likely to have a session in a moment, however busy both are.
+	// lead is how long the second waits for the first. It waits as long again, once, when a peer
+	// has been reached: it is likely to have a session in a moment, however busy both are.
 	lead time.Duration
 
-	// single tells that there is but one address, so that a refusal on one way speaks for the other.
+	// single tells that there is but one address, so that a refusal on one way speaks for the
+	// other.
 	single bool
 
 	// abort ends a connection that nobody wants.
 	abort func(Result)
 
 	mu      sync.Mutex
-	timer   *time.Timer   // starts the second; nil once that has been started, or is not wanted any more
+	timer   *time.Timer   // starts the second; nil once that has started, or is not wanted any more
 	done    chan struct{} // closed when the second has an outcome; nil: it was not started
 	outcome *outcome      // the second's
 	over    bool          // nobody wants it
@@ -38,9 +40,10 @@ type outcome struct {
 	err error
 }
 
-// run returns the first connection that is made; the other attempt is called off, and aborted should it still
-// succeed. Beside a connection of the second, firstErr tells why it is not of the first: nil means that the second was
-// faster. Without a connection, err is firstErr where that one is final, and otherwise the error of the second.
+// run returns the first connection that is made; the other attempt is called off, and aborted
+// should it still succeed. Beside a connection of the second, firstErr tells why it is not of the
+// first: nil means that the second was faster. Without a connection, err is firstErr where that
+// one is final, and otherwise the error of the second.
 func (r *race) run(ctx context.Context) (res Result, firstErr, err error) {
 	legs, cancel := context.WithCancel(ctx)
 	defer cancel()

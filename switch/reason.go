@@ -91,12 +91,12 @@ const (
 	// with ours.
 	ReasonOtherUser
 
-	// ReasonPorts: no port is free on the SAN to dial from: there are as many connections between the two addresses as it has
-	// ports.
+	// ReasonPorts: no port is free on the SAN to dial from: there are as many connections between
+	// the two addresses as it has ports.
 	ReasonPorts
 
-	// ReasonSystem: the system does not let this process do what the SAN needs: a sandbox refuses system calls, or a limit is too low.
-	// Route.Err says which.
+	// ReasonSystem: the system does not let this process do what the SAN needs: a sandbox refuses
+	// system calls, or a limit is too low. Route.Err says which.
 	ReasonSystem
 
 	reasons
@@ -176,12 +176,18 @@ func reasonOf(err error) Reason {
 	return ReasonProviderFailed
 }
 
-// isOfSystem reports whether a provider has failed because the system refuses it something for good.
+// systemErrnos are how a sandbox, or a limit, refuses.
+var systemErrnos = []syscall.Errno{
+	syscall.EPERM, syscall.EACCES, syscall.ENOSYS, syscall.EAFNOSUPPORT, syscall.EFBIG,
+}
+
+// isOfSystem reports whether a provider has failed because the system refuses it something for
+// good.
 func isOfSystem(err error) bool {
 	if s := provider.StatusOf(err); s != provider.StatusLink && s != provider.StatusNoMemory {
 		return false
 	}
-	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.ENOSYS, syscall.EAFNOSUPPORT, syscall.EFBIG} {
+	for _, errno := range systemErrnos {
 		if errors.Is(err, errno) {
 			return true
 		}
@@ -197,7 +203,8 @@ func reasonOfStatus(s provider.Status) Reason {
 		return ReasonUnreachable
 	case provider.StatusNoListener:
 		return ReasonNoListener
-	case provider.StatusAborted, provider.StatusDisconnected, provider.StatusExited, provider.StatusExitedUnread:
+	case provider.StatusAborted, provider.StatusDisconnected,
+		provider.StatusExited, provider.StatusExitedUnread:
 		return ReasonDisconnected
 	case provider.StatusTimeout:
 		return ReasonTimeout

@@ -17,7 +17,7 @@ const (
 	rejectFinal  rejection = 0 // never sent
 	rejectBusy   rejection = 1 // too many connections are being set up
 	rejectFamily rejection = 2 // the listener is for the other family of addresses
-	rejectFull   rejection = 3 // its backlog is full: there will be room when it accepts, and TCP would wait
+	rejectFull   rejection = 3 // its backlog is full; there will be room, and TCP would wait
 )
 
 // bytes returns the reason to pass to Request.Reject.

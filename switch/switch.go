@@ -92,13 +92,15 @@ func (s *Switch) Close() error {
 	return errors.Join(errs...)
 }
 
-// disabled reports whether there is no SAN to think of: for there is none, or the caller is not where the switch was made, and the channels
-// and timers of providers and sessions must not leave a bubble of testing/synctest.
+// disabled reports whether there is no SAN to think of: for there is none, or the caller is not
+// where the switch was made, and the channels and timers of providers and sessions must not leave
+// a bubble of testing/synctest.
 func (s *Switch) disabled() bool {
 	return len(s.table.providers) == 0 || s.closed.Load() || !s.Home()
 }
 
-// Home reports whether the caller may set up what the switch has made: it is in no bubble of testing/synctest, or in that of the switch.
+// Home reports whether the caller may set up what the switch has made: it is in no bubble of
+// testing/synctest, or in that of the switch.
 func (s *Switch) Home() bool { return s.home == bubble.ID() }
 
 // errBubble is why a SAN is not in use.

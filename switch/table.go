@@ -12,15 +12,16 @@ import (
 	"sansock/provider"
 )
 
-// How long the prefix table is used before the providers are asked again. Addresses come and go, so a miss is doubted sooner
-// than a hit, where nobody tells of changes.
+// How long the prefix table is used before the providers are asked again. Addresses come and go,
+// so a miss is doubted sooner than a hit, where nobody tells of changes.
 const (
 	tableTTL = 2 * time.Second
 	missTTL  = 100 * time.Millisecond
 )
 
-// Reading takes time where there are many addresses. No more than one part in readShare goes into what is read again because it is old,
-// unless that would be older than maxAge, and none in changeShare into what has changed again.
+// Reading takes time where there are many addresses. No more than one part in readShare goes into
+// what is read again because it is old, unless that would be older than maxAge, and none in
+// changeShare into what has changed again.
 const (
 	readShare   = 50
 	changeShare = 4
@@ -30,12 +31,13 @@ const (
 // errReading is why there is no way while the table takes its time.
 var errReading = errors.New("the addresses of this host are still being read")
 
-// table knows which provider reaches which addresses. Providers are asked by a goroutine of its own, one at a time, so that
-// who looks something up waits for no longer than it likes.
+// table knows which provider reaches which addresses. Providers are asked by a goroutine of its
+// own, one at a time, so that who looks something up waits for no longer than it likes.
 type table struct {
 	providers []provider.Provider // in order of preference
 
-	// changes returns a number that changes when the addresses of the host do, and whether it knows.
+	// changes returns a number that changes when the addresses of the host do, and whether it
+	// knows.
 	changes func() (uint64, bool)
 
 	now     atomic.Pointer[reading] // the last one that is complete; nil: there is none
@@ -64,14 +66,21 @@ func (t *table) lookup(ctx context.Context, dst netip.Addr, patience time.Durati
 	return t.find(ctx, dst.Unmap().WithZone(""), patience, (*index).to)
 }
 
-// serving returns a way for each provider that serves the local address, in order of preference, likewise. An unspecified address
-// is served by all that serve some address of its family.
-func (t *table) serving(ctx context.Context, local netip.Addr, patience time.Duration) ([]way, error) {
+// serving returns a way for each provider that serves the local address, in order of preference,
+// likewise. An unspecified address is served by all that serve some address of its family.
+func (t *table) serving(
+	ctx context.Context, local netip.Addr, patience time.Duration,
+) ([]way, error) {
 	return t.find(ctx, local.Unmap().WithZone(""), patience, (*index).at)
 }
 
+// lookFunc is a method of an index.
+type lookFunc func(*index, netip.Addr) []way
+
 // find looks a up in a table that is fresh enough.
-func (t *table) find(ctx context.Context, a netip.Addr, patience time.Duration, look func(*index, netip.Addr) []way) ([]way, error) {
+func (t *table) find(
+	ctx context.Context, a netip.Addr, patience time.Duration, look lookFunc,
+) ([]way, error) {
 	gen, watched := t.changes()
 	r := t.now.Load()
 	if r == nil || r.stale(a, look, gen, watched) {
@@ -93,7 +102,7 @@ func (t *table) find(ctx context.Context, a netip.Addr, patience time.Duration, 
 }
 
 // stale reports whether what r says about a needs to be read again.
-func (r *reading) stale(a netip.Addr, look func(*index, netip.Addr) []way, gen uint64, watched bool) bool {
+func (r *reading) stale(a netip.Addr, look lookFunc, gen uint64, watched bool) bool {
 	if watched && gen != r.gen {
 		return true
 	}
@@ -104,7 +113,8 @@ func (r *reading) stale(a netip.Addr, look func(*index, netip.Addr) []way, gen u
 	return time.Since(r.began) >= max(ttl, min(readShare*r.took, maxAge))
 }
 
-// wait waits for a reading, for no longer than patience after that began. A provider that hangs does not cost every dial as much.
+// wait waits for a reading, for no longer than patience after that began. A provider that hangs
+// does not cost every dial as much.
 func (t *table) wait(ctx context.Context, r *reading, patience time.Duration) bool {
 	timer := time.NewTimer(time.Until(r.began.Add(patience)))
 	defer timer.Stop()
@@ -117,7 +127,8 @@ func (t *table) wait(ctx context.Context, r *reading, patience time.Duration) bo
 	return false
 }
 
-// read returns a reading that knows of the addresses of gen, and begins one if there is none under way.
+// read returns a reading that knows of the addresses of gen, and begins one if there is none
+// under way.
 func (t *table) read(gen uint64) *reading {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,7 +155,8 @@ func (t *table) ask(r, last *reading) {
 		}
 		for _, prefix := range prefixes {
 			if prefix = unmap(prefix); prefix.IsValid() {
-				ways = append(ways, way{provider: p, rank: rank, local: prefix.Addr(), network: prefix.Masked()})
+				local, network := prefix.Addr(), prefix.Masked()
+				ways = append(ways, way{provider: p, rank: rank, local: local, network: network})
 			}
 		}
 	}

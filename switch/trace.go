@@ -8,12 +8,14 @@ import (
 	"sync"
 )
 
-// tracer fires the hooks ConnectStart and ConnectDone of net/http/httptrace, as net.Dialer does: once each for an address that is
-// dialed, whichever ways there are tried. A nil tracer does nothing.
+// tracer fires the hooks ConnectStart and ConnectDone of net/http/httptrace, as net.Dialer does:
+// once each for an address that is dialed, whichever ways there are tried. A nil tracer does
+// nothing.
 //
-// A context carries hooks under a key of net's own, in a struct that only the standard library can name: to use package httptrace
-// would link net/http into every program. So the key is what net asks a context for, and the struct is read by reflection.
-// Should net change either, hooks are fired for TCP alone, by net.
+// A context carries hooks under a key of net's own, in a struct that only the standard library
+// can name: to use package httptrace would link net/http into every program. So the key is what
+// net asks a context for, and the struct is read by reflection. Should net change either, hooks
+// are fired for TCP alone, by net.
 type tracer struct {
 	network string
 	start   func(network, addr string)
@@ -45,13 +47,15 @@ type keyProbe struct {
 
 // Value implements context.Context.
 func (p *keyProbe) Value(key any) any {
-	if t := reflect.TypeOf(key); t != nil && t.PkgPath() == "internal/nettrace" && t.Name() == "TraceKey" {
+	t := reflect.TypeOf(key)
+	if t != nil && t.PkgPath() == "internal/nettrace" && t.Name() == "TraceKey" {
 		p.key = key
 	}
 	return nil
 }
 
-// newTracer returns a tracer for the hooks in ctx, and a context without them, for what net does as a part of this dial.
+// newTracer returns a tracer for the hooks in ctx, and a context without them, for what net does
+// as a part of this dial.
 func newTracer(ctx context.Context, network string) (*tracer, context.Context) {
 	key := traceKey()
 	if key == nil {
@@ -65,7 +69,8 @@ func newTracer(ctx context.Context, network string) (*tracer, context.Context) {
 	others := reflect.New(hooks.Elem().Type())
 	others.Elem().Set(hooks.Elem())
 	t := &tracer{network: network}
-	if !take(others.Elem(), "ConnectStart", &t.start) || !take(others.Elem(), "ConnectDone", &t.done) {
+	if !take(others.Elem(), "ConnectStart", &t.start) ||
+		!take(others.Elem(), "ConnectDone", &t.done) {
 		return nil, ctx
 	}
 	return t, context.WithValue(ctx, key, others.Interface())

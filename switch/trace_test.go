@@ -38,7 +38,8 @@ func traced(t *testing.T, f func(ctx context.Context)) []string {
 	return append([]string{}, events...)
 }
 
-// The hooks of httptrace are called as by net.Dialer: for look-ups, and once for every address that is dialed, over whichever path.
+// The hooks of httptrace are called as by net.Dialer: for look-ups, and once for every address
+// that is dialed, over whichever path.
 func TestTrace(t *testing.T) {
 	needIPv6(t)
 	f := newFaulty(t, emu.Config{Prefixes: func() ([]netip.Prefix, error) {
@@ -96,8 +97,9 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// inPairs sorts the ends of dials to their starts, and drops what an error says beyond its being one. An address that was asked
-// over the SAN is open until it is known that TCP is not wanted there.
+// inPairs sorts the ends of dials to their starts, and drops what an error says beyond its being
+// one. An address that was asked over the SAN is open until it is known that TCP is not wanted
+// there.
 func inPairs(events []string) []string {
 	pairs := []string{}
 	for _, e := range events {

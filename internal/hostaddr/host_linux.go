@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch counts changes of the addresses: the kernel tells of each in a message to a socket, which is looked at when somebody
-// asks. Nothing runs in between.
+// watch counts changes of the addresses: the kernel tells of each in a message to a socket, which
+// is looked at when somebody asks. Nothing runs in between.
 type watch struct {
 	mu    sync.Mutex
 	state watchState
@@ -57,19 +57,22 @@ func (w *watch) generation() (uint64, bool) {
 // open makes the socket. It needs to be called with locked mutex.
 func (w *watch) open() {
 	w.state = watchRefused
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+	const kind = unix.SOCK_RAW | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
+	fd, err := unix.Socket(unix.AF_NETLINK, kind, unix.NETLINK_ROUTE)
 	if err != nil {
 		return
 	}
-	groups := uint32(unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_IPV6_IFADDR)
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}); err != nil {
+	const groups = unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_IPV6_IFADDR
+	addr := &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}
+	if err := unix.Bind(fd, addr); err != nil {
 		unix.Close(fd)
 		return
 	}
 	w.state, w.fd = watchOpen, fd
 }
 
-// listFiles reads the addresses from the files in which the kernel has them, for processes that may not ask for them.
+// listFiles reads the addresses from the files in which the kernel has them, for processes that
+// may not ask for them.
 func listFiles() []netip.Addr {
 	var as []netip.Addr
 	for path, parse := range map[string]func(io.Reader) []netip.Addr{
@@ -102,7 +105,8 @@ func parseTrie(r io.Reader) []netip.Addr {
 	return as
 }
 
-// parseInet6 finds the addresses in the list of IPv6 addresses: 32 digits at the beginning of each line.
+// parseInet6 finds the addresses in the list of IPv6 addresses: 32 digits at the beginning of
+// each line.
 func parseInet6(r io.Reader) []netip.Addr {
 	var as []netip.Addr
 	for lines := bufio.NewScanner(r); lines.Scan(); {

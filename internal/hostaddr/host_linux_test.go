@@ -15,7 +15,8 @@ import (
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
-// changed waits until the generation is another one. The kernel takes a moment to make an IPv6 address usable.
+// changed waits until the generation is another one. The kernel takes a moment to make an IPv6
+// address usable.
 func changed(t *testing.T, gen uint64) uint64 {
 	t.Helper()
 	now := gen

@@ -9,16 +9,20 @@ import (
 )
 
 // loopback are the networks that every host has, whether its interfaces can be listed or not.
-var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")}
+var loopback = []netip.Prefix{
+	netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128"),
+}
 
-// Prefixes returns the loopback networks, and every other address of this host, each by itself. Where the host does not tell
-// its addresses, the loopback networks are all. The slice is shared: do not modify it.
+// Prefixes returns the loopback networks, and every other address of this host, each by itself.
+// Where the host does not tell its addresses, the loopback networks are all. The slice is shared:
+// do not modify it.
 //
 // Where changes can be watched, the addresses are not read again before there is one.
 func Prefixes() ([]netip.Prefix, error) { return host.prefixes(), nil }
 
-// Generation returns a number that changes with the addresses of this host, as soon as a new one can be used, or one that has left
-// cannot any more. It costs a system call. It reports false where changes cannot be watched.
+// Generation returns a number that changes with the addresses of this host, as soon as a new one
+// can be used, or one that has left cannot any more. It costs a system call. It reports false
+// where changes cannot be watched.
 func Generation() (uint64, bool) { return host.watch.generation() }
 
 // host is this one.

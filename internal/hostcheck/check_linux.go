@@ -10,8 +10,9 @@ import (
 // largestFile is the size of the largest segment of shared memory, which counts as a file.
 const largestFile = 4 << 20
 
-// SharedMemory returns what keeps this process from sharing memory with others: system calls that a sandbox refuses, or a limit. It
-// does what is needed once, in a few microseconds, so that the answer is that of now. The error wraps the system's.
+// SharedMemory returns what keeps this process from sharing memory with others: system calls that
+// a sandbox refuses, or a limit. It does what is needed once, in a few microseconds, so that the
+// answer is that of now. The error wraps the system's.
 func SharedMemory() error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -20,10 +21,11 @@ func SharedMemory() error {
 	unix.Close(fd)
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &files); err == nil && files.Cur < largestFile {
-		return fmt.Errorf("the limit on the size of files, RLIMIT_FSIZE, is %d bytes, and shared memory needs %d: %w",
-			files.Cur, largestFile, unix.EFBIG)
+		const text = "the limit on the size of files, RLIMIT_FSIZE, is %d bytes, and shared memory needs %d: %w"
+		return fmt.Errorf(text, files.Cur, largestFile, unix.EFBIG)
 	}
-	if fd, err = unix.MemfdCreate("sansock-check", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
+	fd, err = unix.MemfdCreate("sansock-check", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
 		return refused("memfd_create is refused", err)
 	}
 	defer unix.Close(fd)
@@ -38,7 +40,8 @@ func SharedMemory() error {
 	return nil
 }
 
-// refused is the error of what the system refuses, nil where it is but a lack of descriptors or memory, which passes.
+// refused is the error of what the system refuses, nil where it is but a lack of descriptors or
+// memory, which passes.
 func refused(what string, err error) error {
 	for _, lack := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS} {
 		if errors.Is(err, lack) {

@@ -18,10 +18,12 @@ type Rule struct {
 	Errno unix.Errno // what it returns
 }
 
-// Forbid makes the rules hold for all threads of this process, as a sandbox does, for the rest of its life.
+// Forbid makes the rules hold for all threads of this process, as a sandbox does, for the rest of
+// its life.
 func Forbid(t *testing.T, rules ...Rule) {
 	t.Helper()
-	const number, firstArgument = 0, 16 // offsets in the data that a filter sees; the lower half of the argument
+	// Offsets in the data that a filter sees: of an argument, the lower half on a little-endian host.
+	const number, firstArgument = 0, 16
 	stmt := func(code uint16, k uint32) unix.SockFilter { return unix.SockFilter{Code: code, K: k} }
 	jump := func(k uint32, no uint8) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: no, K: k}
@@ -34,7 +36,8 @@ func Forbid(t *testing.T, rules ...Rule) {
 		if r.Any {
 			prog = append(prog, jump(uint32(r.Call), 1), fail)
 		} else {
-			prog = append(prog, jump(uint32(r.Call), 3), stmt(load, firstArgument), jump(r.First, 1), fail)
+			prog = append(prog, jump(uint32(r.Call), 3),
+				stmt(load, firstArgument), jump(r.First, 1), fail)
 		}
 	}
 	prog = append(prog, stmt(ret, unix.SECCOMP_RET_ALLOW))
@@ -42,8 +45,8 @@ func Forbid(t *testing.T, rules ...Rule) {
 		t.Fatal(err)
 	}
 	f := unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
-		uintptr(unsafe.Pointer(&f)))
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
+		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&f)))
 	runtime.KeepAlive(prog)
 	if errno != 0 {
 		t.Skipf("*** NOT RUN: no filter for system calls: %v ***", errno)

@@ -38,7 +38,8 @@ func run(t *testing.T, h Host, f func(*testing.T)) {
 		t.Fatal(err)
 	}
 	name := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
-	cmd := exec.CommandContext(t.Context(), exe, "-test.run="+name, "-test.v", "-test.timeout="+limit.String())
+	args := []string{"-test.run=" + name, "-test.v", "-test.timeout=" + limit.String()}
+	cmd := exec.CommandContext(t.Context(), exe, args...)
 	cmd.Env = append(os.Environ(), hostEnv+"="+t.Name())
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET,
