@@ -4,20 +4,19 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"sansock/emu"
-	"sansock/internal/inline"
+	providers "sansock/internal/stack"
 	"sansock/provider"
 	"sansock/provider/ofi"
 	sanswitch "sansock/switch"
 )
 
 // openers has the providers by name. Without the build tag ofi, that one only says so.
-var openers = map[string]func() (provider.Provider, error){
+var openers = map[string]providers.Opener{
 	"emu": func() (provider.Provider, error) { return emu.New(emu.Config{}) },
 	"ofi": func() (provider.Provider, error) { return ofi.Open(ofi.Config{}) },
 }
@@ -43,37 +42,10 @@ func stackOf(sw *sanswitch.Switch) stack {
 	return stack{Switch: sw}
 }
 
-// openStack opens the providers of a list such as "ofi,emu", leaving out those that fail. The empty list means the
-// default, "none" no provider.
+// openStack opens the providers of a list, see stack.Open.
 func openStack(list string) stack {
-	names := defaultProviders
-	if list = strings.TrimSpace(list); list != "" {
-		names = strings.Split(list, ",")
-	}
-	var (
-		ps   []provider.Provider
-		errs []error
-		seen []string
-	)
-	for _, name := range names {
-		name = strings.TrimSpace(name)
-		if name == "none" || name == "" || slices.Contains(seen, name) {
-			continue
-		}
-		seen = append(seen, name)
-		open := openers[name]
-		if open == nil {
-			errs = append(errs, fmt.Errorf("SANNET_PROVIDERS: no provider %q is built in", name))
-			continue
-		}
-		p, err := open()
-		if err != nil {
-			errs = append(errs, fmt.Errorf("provider %s: %w", name, err))
-			continue
-		}
-		ps = append(ps, p)
-	}
-	return stack{sanswitch.New(sanswitch.Config{Providers: ps}), inline.Join(errs)}
+	ps, err := providers.Open(list, defaultProviders, openers)
+	return stack{sanswitch.New(sanswitch.Config{Providers: ps}), err}
 }
 
 // explain adds the missing providers to the error of a network that needs one.
