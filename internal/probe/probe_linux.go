@@ -158,7 +158,7 @@ func take(six bool) (baseline, error) {
 func (b *baseline) compare(fd int) (ch Changes) {
 	for i, o := range b.options {
 		value, ok := o.get(fd)
-		if !ok && b.bound { // one of Multipath TCP, say
+		if b.bound && (!ok || o.num == unix.TCP_ULP && o.level == unix.IPPROTO_TCP) { // Multipath TCP
 			continue
 		}
 		if value != b.values[i] {

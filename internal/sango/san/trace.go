@@ -1,0 +1,54 @@
+//go:build linux
+
+package san
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	sanswitch "sansock/switch"
+)
+
+// note writes a line about a connection or listener to the file that SANGO_TRACE names.
+func (s *state) note(what string, local, remote netip.AddrPort, r sanswitch.Route) {
+	if s.trace == nil {
+		return
+	}
+	path := r.Path.String()
+	switch {
+	case r.Path == sanswitch.PathSAN:
+		path += " via " + r.Provider
+	default:
+		path += ": " + r.Reason.String()
+		if r.Peer != sanswitch.ReasonNone {
+			path += "; peer: " + r.Peer.String()
+		}
+		if err := r.Err; err != nil {
+			path += fmt.Sprintf(" (%v)", err)
+		} else if s.err != nil {
+			path += fmt.Sprintf(" (%v)", s.err)
+		}
+	}
+	to := ""
+	if remote.IsValid() {
+		to = " " + remote.String()
+	}
+	// One write, so that the lines of several processes do not mix.
+	fmt.Fprintf(s.trace, "%s %d %s %s%s %s\n", time.Now().Format("15:04:05.000000"), os.Getpid(), what, local, to, path)
+}
+
+// Plain notes a connection that net makes by itself, without asking for the SAN, and why.
+func Plain(what string, local, remote netip.AddrPort, why string) {
+	r := sanswitch.Route{Path: sanswitch.PathTCP, Reason: sanswitch.ReasonControl, Err: fmt.Errorf("%s", why)}
+	process().note(what, local, remote, r)
+}
+
+// Accepted notes a connection that was accepted over TCP.
+func Accepted(local, remote netip.AddrPort) {
+	process().note("accept", local, remote, sanswitch.Route{Path: sanswitch.PathTCP, Reason: sanswitch.ReasonPlainClient})
+}
+
+// Tracing tells that there is a file to note things in.
+func Tracing() bool { return process().trace != nil }

@@ -1,0 +1,35 @@
+package session
+
+import (
+	"io"
+	"net"
+)
+
+// Ready tells what a Read would do now, and takes nothing: it has data to return, or fails with err, which is io.EOF at the end, or
+// waits. An error of the connection is not told by this, so that a Read still is.
+func (c *Conn) Ready() (data bool, err error) {
+	c.lock()
+	defer c.unlock()
+	if c.closed.Load() {
+		return false, net.ErrClosed
+	}
+	if !c.epClosed {
+		c.core.poll()
+	}
+	return c.core.ready()
+}
+
+// ready is Ready of the core.
+func (c *core) ready() (data bool, err error) {
+	switch {
+	case c.queued > 0, c.in.active && !c.deaf:
+		return true, nil
+	case c.eof:
+		return false, io.EOF
+	case c.err != nil:
+		return false, c.err
+	case c.deaf, c.ended:
+		return false, io.EOF
+	}
+	return false, nil
+}
