@@ -22,8 +22,9 @@ type Detached struct {
 
 // Detach takes the connection off the SAN, for good: from then on a socket of the host carries what comes and goes, and two
 // goroutines of this process copy between that and the SAN. Nothing is lost or comes twice: a Read that waits meanwhile goes on, and
-// gets what comes next. The peer notices nothing.
-func (c *Conn) Detach() (d Detached, err error) {
+// gets what comes next. The peer notices nothing. data tells that something
+// can be read, and so is to be found in the socket.
+func (c *Conn) Detach(data bool) (d Detached, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != open {
@@ -55,8 +56,14 @@ func (c *Conn) Detach() (d Detached, err error) {
 	go p.out()
 	go p.in()
 	go p.end()
+	if data {
+		unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience/time.Millisecond))
+	}
 	return Detached{FD: fd, ReadDeadline: c.deadlines[0], WriteDeadline: c.deadlines[1]}, nil
 }
+
+// patience is how long data that have come over the SAN may take to come through the socket.
+const patience = time.Second
 
 // pumps copy between the session and the socket.
 type pumps struct {

@@ -5,6 +5,7 @@ package san
 import (
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -74,29 +75,31 @@ func selfConnected(six bool) (int, error) {
 // RawRead calls f, which looks whether something can be read, with a descriptor that shows the same as the connection: nothing yet,
 // or its end. done tells that f has what it wanted. Otherwise there are data, or f waits for them, and so the connection has to be
 // taken off the SAN.
-func (c *Conn) RawRead(f func(fd uintptr) bool) (done bool, err error) {
+func (c *Conn) RawRead(f func(fd uintptr) bool) (done, data bool, err error) {
 	data, end := c.s.Ready()
-	if data {
-		return false, nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state == closed {
-		return true, errClosed
+	switch at := c.deadlines[0]; {
+	case c.state == closed:
+		return false, false, errClosed
+	case !at.IsZero() && time.Until(at) <= 0:
+		return false, false, os.ErrDeadlineExceeded
+	case data:
+		return false, true, nil
 	}
 	if end != nil {
 		fd, err := c.ended(end)
 		if err != nil {
-			return true, err
+			return false, false, err
 		}
 		defer unix.Close(fd)
 		f(uintptr(fd)) // it cannot wait for more
-		return true, nil
+		return true, false, nil
 	}
 	if err := c.needSocket(); err != nil {
-		return true, err
+		return false, false, err
 	}
-	return f(uintptr(c.socket)), nil
+	return f(uintptr(c.socket)), false, nil
 }
 
 // ended returns a socket that has ended as the connection has.
