@@ -71,5 +71,6 @@ func (s *Switch) Beside(network string, addr netip.AddrPort) (*Listener, Route, 
 	if len(sans) == 0 {
 		return nil, route, nil
 	}
-	return s.newListener(network, nil, net.TCPAddrFromAddrPort(addr), sans, Route{}), Route{Path: PathSAN, Reason: ReasonSAN}, nil
+	route = Route{Path: PathSAN, Provider: sans[0].name, Reason: ReasonSAN}
+	return s.newListener(network, nil, net.TCPAddrFromAddrPort(addr), sans, Route{}), route, nil
 }

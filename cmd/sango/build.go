@@ -35,6 +35,12 @@ func build(name string, args []string) error {
 	}
 	full := append([]string{name}, a.first...)
 	full = append(full, b.flags...)
+	if name == "test" {
+		if err := vet(t, a); err != nil {
+			return err
+		}
+		full = append(full, "-vet=off")
+	}
 	return run(t, append(full, a.rest...))
 }
 

@@ -14,10 +14,10 @@ var boolean = []string{"a", "n", "v", "x", "race", "msan", "asan", "work", "cove
 type arguments struct {
 	dir      string   // of -C
 	first    []string // -C, which has to come first
-	rest     []string // everything else but -overlay and -toolexec
+	rest     []string // everything else but -overlay, -toolexec and -vet
 	overlay  string
 	toolexec string
-	vet      bool // -vet is set
+	vet      string // of -vet of test
 }
 
 // parse takes apart the arguments of a subcommand. What follows the package of run, or -args of test, is the program's.
@@ -43,8 +43,7 @@ func parse(name string, args []string) (*arguments, error) {
 		case "toolexec":
 			a.toolexec = value
 		case "vet":
-			a.vet = true
-			fallthrough
+			a.vet = value
 		default:
 			a.rest = append(a.rest, args[:size]...)
 		}
@@ -79,8 +78,8 @@ func (a *arguments) fromEnv(goflags string) {
 			a.overlay = value
 		case name == "toolexec" && a.toolexec == "":
 			a.toolexec = value
-		case name == "vet":
-			a.vet = true
+		case name == "vet" && a.vet == "":
+			a.vet = value
 		}
 	}
 }

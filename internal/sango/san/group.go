@@ -14,6 +14,7 @@ import (
 type group struct {
 	key      groupKey
 	l        *sanswitch.Listener
+	route    sanswitch.Route
 	arrivals chan sanswitch.Result
 	members  int           // with groups' mutex
 	deserted chan struct{} // closed when there are no members any more
@@ -36,13 +37,13 @@ func (p *state) join(key groupKey) (*group, sanswitch.Route, error) {
 	defer groups.Unlock()
 	if g := groups.m[key]; g != nil {
 		g.members++
-		return g, sanswitch.Route{Path: sanswitch.PathSAN, Reason: sanswitch.ReasonSAN}, nil
+		return g, g.route, nil
 	}
 	l, route, err := p.sw.Beside(key.network, key.addr)
 	if l == nil {
 		return nil, route, err
 	}
-	g := &group{key: key, l: l, members: 1}
+	g := &group{key: key, l: l, route: route, members: 1}
 	g.arrivals, g.deserted, g.over = make(chan sanswitch.Result), make(chan struct{}), make(chan struct{})
 	groups.m[key] = g
 	go g.serve()

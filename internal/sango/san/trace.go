@@ -17,10 +17,9 @@ func (s *state) note(what string, local, remote netip.AddrPort, r sanswitch.Rout
 		return
 	}
 	path := r.Path.String()
-	switch {
-	case r.Path == sanswitch.PathSAN:
+	if r.Path == sanswitch.PathSAN {
 		path += " via " + r.Provider
-	default:
+	} else {
 		path += ": " + r.Reason.String()
 		if r.Peer != sanswitch.ReasonNone {
 			path += "; peer: " + r.Peer.String()
@@ -31,6 +30,11 @@ func (s *state) note(what string, local, remote netip.AddrPort, r sanswitch.Rout
 			path += fmt.Sprintf(" (%v)", s.err)
 		}
 	}
+	s.line(what, local, remote, path)
+}
+
+// line writes a line.
+func (s *state) line(what string, local, remote netip.AddrPort, path string) {
 	to := ""
 	if remote.IsValid() {
 		to = " " + remote.String()
@@ -41,8 +45,9 @@ func (s *state) note(what string, local, remote netip.AddrPort, r sanswitch.Rout
 
 // Plain notes a connection that net makes by itself, without asking for the SAN, and why.
 func Plain(what string, local, remote netip.AddrPort, why string) {
-	r := sanswitch.Route{Path: sanswitch.PathTCP, Reason: sanswitch.ReasonControl, Err: fmt.Errorf("%s", why)}
-	process().note(what, local, remote, r)
+	if s := process(); s.trace != nil {
+		s.line(what, local, remote, "tcp: "+why)
+	}
 }
 
 // Accepted notes a connection that was accepted over TCP.

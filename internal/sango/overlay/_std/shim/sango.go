@@ -143,6 +143,8 @@ func sangoAddrs(network string, laddr, raddr *TCPAddr) (local, remote netip.Addr
 		switch {
 		case len(laddr.IP) == 0:
 			local = netip.AddrPortFrom(netip.IPv6Unspecified(), la.Port())
+		case network != "tcp" && local.Addr().Is4() != a.Is4():
+			return local, remote, odd
 		case !la.Addr().IsValid() || local.Addr().Is4() != a.Is4() && !local.Addr().IsUnspecified():
 			return local, remote, odd
 		}
