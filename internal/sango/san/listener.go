@@ -32,6 +32,7 @@ type Listener struct {
 	g         *group    // nil: over TCP alone
 	asked     time.Time // when the SAN was asked last, where its port was another's; zero: never again
 	accepting bool      // a goroutine accepts over TCP
+	waiting   int       // calls of Accept
 	closed    bool
 	deadline  time.Time
 	changed   chan struct{} // closed, and replaced, when deadline is set
@@ -42,8 +43,9 @@ type Listener struct {
 
 // arrival is what was accepted over TCP.
 type arrival struct {
-	c   io.Closer
-	err error
+	c     io.Closer
+	err   error
+	taken chan struct{} // closed when the call of Accept that has it does not count as one that waits
 }
 
 // again is how soon a port that another process had on the SAN is tried again: once it has gone this one takes over.
@@ -86,33 +88,46 @@ func Listen(network string, addr netip.AddrPort, socket Socket, six, look bool) 
 
 // Accept waits for the next connection, of either path.
 func (l *Listener) Accept() (*Conn, io.Closer, error) {
+	l.mu.Lock()
+	if l.g == nil && !l.accepting {
+		l.mu.Unlock()
+		c, err := l.socket.AcceptTCP()
+		l.retry()
+		return nil, c, err
+	}
+	l.waiting++
+	l.mu.Unlock()
+	c, a := l.accept()
+	l.mu.Lock()
+	l.waiting--
+	l.mu.Unlock()
+	if a.taken != nil {
+		close(a.taken)
+	}
+	return c, a.c, a.err
+}
+
+// accept is Accept of a listener that is on the SAN, or was.
+func (l *Listener) accept() (*Conn, arrival) {
 	for {
 		l.mu.Lock()
-		g, at, changed := l.g, l.deadline, l.changed
-		plain := g == nil && !l.accepting
-		if !plain && !l.accepting && !l.closed {
+		g, at, changed, closed := l.g, l.deadline, l.changed, l.closed
+		if !l.accepting && !closed {
 			l.accepting = true
 			go l.acceptTCP()
 		}
-		closed := l.closed
 		l.mu.Unlock()
 		if closed {
-			return nil, nil, errClosed
+			return nil, arrival{err: errClosed}
 		}
-		if plain {
-			c, err := l.socket.AcceptTCP()
-			l.retry()
-			return nil, c, err
-		}
-		c, tcp, err, ok := l.wait(g, at, changed)
-		if ok {
-			return c, tcp, err
+		if c, a, ok := l.wait(g, at, changed); ok {
+			return c, a
 		}
 	}
 }
 
-// wait is one round of Accept; ok tells that it has come to something.
-func (l *Listener) wait(g *group, at time.Time, changed <-chan struct{}) (c *Conn, tcp io.Closer, err error, ok bool) {
+// wait is one round of accept; ok tells that it has come to something.
+func (l *Listener) wait(g *group, at time.Time, changed <-chan struct{}) (c *Conn, a arrival, ok bool) {
 	var arrivals <-chan sanswitch.Result
 	var over <-chan struct{}
 	if g != nil {
@@ -122,7 +137,7 @@ func (l *Listener) wait(g *group, at time.Time, changed <-chan struct{}) (c *Con
 	if !at.IsZero() {
 		d := time.Until(at)
 		if d <= 0 {
-			return nil, nil, os.ErrDeadlineExceeded, true
+			return nil, arrival{err: os.ErrDeadlineExceeded}, true
 		}
 		t := time.NewTimer(d)
 		defer t.Stop()
@@ -132,9 +147,9 @@ func (l *Listener) wait(g *group, at time.Time, changed <-chan struct{}) (c *Con
 	case r := <-arrivals:
 		c := newConn(r, l.inherit)
 		l.p.note("accept", c.Local, c.Remote, r.Route)
-		return c, nil, nil, true
+		return c, arrival{}, true
 	case a := <-l.tcp:
-		return nil, a.c, a.err, true
+		return nil, a, true
 	case <-over:
 		l.mu.Lock()
 		if l.g == g {
@@ -145,30 +160,37 @@ func (l *Listener) wait(g *group, at time.Time, changed <-chan struct{}) (c *Con
 	case <-late:
 	case <-l.done:
 	}
-	return nil, nil, nil, false
+	return nil, arrival{}, false
 }
 
-// acceptTCP accepts one connection over TCP, for the call of Accept that waits, or the next one. So nothing is taken from the kernel
-// before the program asks: what waits there may be for another process that has the socket.
+// acceptTCP accepts connections over TCP while calls of Accept wait. So no more than one is taken from the kernel before the program
+// asks: what waits there may be for another process that has the socket.
 func (l *Listener) acceptTCP() {
 	for {
 		c, err := l.socket.AcceptTCP()
-		if errors.Is(err, os.ErrDeadlineExceeded) && l.again() {
-			continue
-		}
-		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
-			select {
-			case l.tcp <- arrival{c, err}:
-			case <-l.done:
-				if err == nil {
-					c.Close()
-				}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if l.again() {
+				continue
 			}
-			l.mu.Lock()
-			l.accepting = false
-			l.mu.Unlock()
+			return
 		}
-		return
+		a := arrival{c, err, make(chan struct{})}
+		select {
+		case l.tcp <- a:
+			<-a.taken
+		case <-l.done:
+			if err == nil {
+				c.Close()
+			}
+			return
+		}
+		l.mu.Lock()
+		l.accepting = l.waiting > 0
+		over := !l.accepting
+		l.mu.Unlock()
+		if over {
+			return
+		}
 	}
 }
 
