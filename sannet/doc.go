@@ -39,7 +39,9 @@
 //   - A listener for TCP networks is a *Listener, also where it takes TCP alone, and no *net.TCPListener.
 //   - There are no SyscallConn, File and MultipathTCP, and a Listener has no SyscallConn, File and AcceptTCP: there is no
 //     socket, and programs that find one read from it past the connection.
-//   - A Dialer or ListenConfig with a Control function stays on TCP, as such functions want to see a socket.
+//   - A Control function sees a socket that is not that of a connection over the SAN. What it sets of keep-alive is taken over. If it
+//     sets anything else that matters, such as SO_MARK, or binds it, the connection, or listener, stays on TCP, and on other systems
+//     than Linux it always does.
 //   - SetNoDelay and SetWriteBuffer change nothing: small writes that come faster than they are read are gathered, never more than
 //     one message of them, and only while the peer's reader has something left to read, or does not read.
 //   - SetReadBuffer counts bytes of data, where the kernel counts its own memory and doubles and limits the figure.

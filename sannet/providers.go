@@ -73,6 +73,9 @@ func (st stack) wrap(r sanswitch.Result, network string, idle time.Duration, ka 
 	}
 	c := newConn(network, r.Session, route)
 	c.sw = st.Switch
+	if r.KeepAlive != nil {
+		c.SetKeepAliveConfig(*r.KeepAlive)
+	}
 	// As net does: on by default, KeepAlive sets the period, KeepAliveConfig everything.
 	if !ka.Enable && idle >= 0 {
 		ka = net.KeepAliveConfig{Enable: true, Idle: idle}

@@ -9,13 +9,15 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"sansock/internal/probe"
 )
 
 // Errors of "san" networks, below the *net.OpError.
 var (
 	errNoProvider = errors.New("no SAN provider for the address")
 	errDisabled   = errors.New("no SAN in use")
-	errControl    = errors.New("a Control function cannot see a SAN connection")
+	errControl    = errors.New("a Control function has set what a SAN connection does not have")
 	errLocalAddr  = errors.New("local address not available on the SAN")
 )
 
@@ -27,8 +29,10 @@ var (
 // TCP; the first connection wins. A failure of the SAN leaves TCP, unless the peer refuses and has but one address.
 //
 // Options that concern the connection itself (keep-alive, Multipath TCP, FallbackDelay) shape a connection over TCP
-// alone. A Control function, or Cancel, keeps the dial on TCP: programs use Control to forbid destinations
-// by looking at the socket, and a path without a socket would lead around it. On "san" networks it is an error.
+// alone. A Control function is called once for the address that is tried over the SAN, with a socket that is not connected, which a
+// connection over TCP then uses. Its error ends the dial, unless there are other addresses. What it sets of keep-alive is in
+// Result.KeepAlive. If it sets anything else that matters, as SO_MARK does, the dial stays on TCP, or on "san" networks
+// fails. So do dials with Cancel, and, on other systems than Linux, all with a Control function.
 func (s *Switch) Dial(ctx context.Context, d *net.Dialer, network, address string) (Result, error) {
 	tcp, ok := tcpNetwork(network)
 	if !ok {
@@ -65,6 +69,17 @@ func (s *Switch) dialTCP(ctx context.Context, d *net.Dialer, network, address st
 		return plain(t.tcp, ReasonCached, err)
 	}
 
+	c := control(ctx, d, dst)
+	defer c.close()
+	switch d = c.dialer; {
+	case c.err != nil && len(t.dests) == 1:
+		return Result{}, opError(network, d, dst, c.err)
+	case c.err != nil:
+		return plain(t.tcp, ReasonControl, c.err)
+	case c.option != nil:
+		return plain(t.tcp, ReasonControl, c.option)
+	}
+
 	lead := shorten(s.lead, ctx)
 	a := s.attempt(dst, ways, d)
 	r := race{
@@ -82,6 +97,7 @@ func (s *Switch) dialTCP(ctx context.Context, d *net.Dialer, network, address st
 	}
 	began := time.Now()
 	res, sanErr, err := r.run(ctx)
+	res.KeepAlive = c.keepAlive
 	return s.judge(network, d, dst, began, res, sanErr, err)
 }
 
@@ -136,9 +152,19 @@ func (s *Switch) dialSAN(ctx context.Context, d *net.Dialer, network, tcp, addre
 		one := target{dests: []destination{dst}}
 		dst, ways, why, err := s.choose(one, localOf(d))
 		if len(ways) > 0 {
+			c := control(ctx, d, dst)
+			c.close()
 			var res Result
-			if res, err = s.attempt(dst, ways, d).run(ctx); err == nil {
-				return res, nil
+			switch {
+			case c.err != nil:
+				err = c.err
+			case c.option != nil:
+				err = fmt.Errorf("%w (%w)", errControl, c.option)
+			default:
+				if res, err = s.attempt(dst, ways, d).run(ctx); err == nil {
+					res.KeepAlive = c.keepAlive
+					return res, nil
+				}
 			}
 		} else if err == nil && why == ReasonLocalAddr {
 			err = errLocalAddr
@@ -176,7 +202,7 @@ func (s *Switch) unfit(d *net.Dialer) Reason {
 	switch {
 	case s.disabled():
 		return ReasonDisabled
-	case d.Control != nil || d.ControlContext != nil || hasCancel(d):
+	case hasCancel(d) || hasControl(d) && !probe.Supported:
 		return ReasonControl
 	}
 	if _, ok := d.LocalAddr.(*net.TCPAddr); d.LocalAddr != nil && !ok {

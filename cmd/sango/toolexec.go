@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"sansock/internal/sango/overlay"
 )
@@ -50,7 +49,7 @@ func toolexec(args []string) error {
 	if err != nil {
 		return err
 	}
-	return syscall.Exec(file, tool, os.Environ())
+	return become(file, tool)
 }
 
 // Around what a binary says of its modules the go command puts 16 bytes.

@@ -23,3 +23,6 @@ func (s *Socket) Adopt(c syscall.RawConn) (bool, error) { return false, nil }
 
 // Close does nothing.
 func (s *Socket) Close() {}
+
+// Listener is for Linux alone.
+func Listener(c syscall.RawConn, six bool) (Changes, error) { return Changes{}, errors.ErrUnsupported }

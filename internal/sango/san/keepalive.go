@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sansock/internal/probe"
+	sanswitch "sansock/switch"
 )
 
 var errClosed = net.ErrClosed
@@ -66,15 +67,5 @@ func (c *Conn) applyKeepAlive() error {
 	if !k.Enable {
 		k.Idle = 0
 	}
-	return c.s.SetKeepAlive(k.Idle, k.Interval, probes(k))
-}
-
-// probes is how many probes may stay without an answer. With TCP_USER_TIMEOUT that is what it takes until so much time has passed,
-// one at least, whatever TCP_KEEPCNT says.
-func probes(k probe.KeepAlive) int {
-	if k.UserTimeout <= 0 || k.Interval <= 0 {
-		return k.Count
-	}
-	left := max(k.UserTimeout-k.Idle, 0)
-	return max(int((left+k.Interval-1)/k.Interval), 1)
+	return c.s.SetKeepAlive(k.Idle, k.Interval, sanswitch.Probes(k))
 }

@@ -188,6 +188,21 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (Conn
 	return &UnixConn{c}, nil
 }
 
+// KeepAliveConfig has the options of keep-alive.
+type KeepAliveConfig struct {
+	Enable         bool
+	Idle, Interval time.Duration
+	Count          int
+}
+
+// To4 returns an address of IPv4 in four bytes, nil if it is none.
+func (ip IP) To4() IP {
+	if a, _ := netip.AddrFromSlice(ip); a.Unmap().Is4() {
+		return a.Unmap().AsSlice()
+	}
+	return nil
+}
+
 // ListenConfig listens nowhere.
 type ListenConfig struct {
 	Control func(network, address string, c syscall.RawConn) error
