@@ -5,8 +5,9 @@ import (
 	"net"
 )
 
-// Ready tells what a Read would do now, and takes nothing: it has data to return, or fails with err, which is io.EOF at the end, or
-// waits. An error of the connection is not told by this, so that a Read still is.
+// Ready tells what a Read would do now, and takes nothing: it has data to return, or fails with
+// err, which is io.EOF at the end, or waits. An error of the connection is not told by this, so
+// that a Read still is.
 func (c *Conn) Ready() (data bool, err error) {
 	c.lock()
 	defer c.unlock()

@@ -9,9 +9,11 @@ import (
 	"time"
 )
 
-// DialAddr is Dial to one address for a caller with a way of its own to dial over TCP, tcp, who has checked that options allow the
-// SAN. The local address may be unspecified, or its port 0. Errors are bare: that of tcp, or one that TCP would fail with too.
-func (s *Switch) DialAddr(ctx context.Context, local, remote netip.AddrPort, tcp func(context.Context) (net.Conn, error)) (Result, error) {
+// DialAddr is Dial to one address for a caller with a way of its own to dial over TCP, tcp, who
+// has checked that options allow the SAN. The local address may be unspecified, or its port 0.
+// Errors are bare: that of tcp, or one that TCP would fail with too.
+func (s *Switch) DialAddr(ctx context.Context, local, remote netip.AddrPort,
+	tcp func(context.Context) (net.Conn, error)) (Result, error) {
 	if !local.Addr().IsValid() {
 		local = netip.AddrPortFrom(netip.IPv6Unspecified(), local.Port())
 	}
@@ -56,8 +58,9 @@ func (s *Switch) DialAddr(ctx context.Context, local, remote netip.AddrPort, tcp
 	return s.judge("tcp", nil, dst, began, res, sanErr, err)
 }
 
-// Beside listens for sessions on every SAN that serves addr, where the caller listens over TCP by itself. It fails with
-// syscall.EADDRINUSE where another has the port on a SAN; the route tells why there is no SAN where the Listener is nil.
+// Beside listens for sessions on every SAN that serves addr, where the caller listens over TCP by
+// itself. It fails with syscall.EADDRINUSE where another has the port on a SAN; the route tells
+// why there is no SAN where the Listener is nil.
 func (s *Switch) Beside(network string, addr netip.AddrPort) (*Listener, Route, error) {
 	if s.disabled() {
 		return nil, Route{Path: PathTCP, Reason: ReasonDisabled}, nil

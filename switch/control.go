@@ -39,7 +39,9 @@ func control(ctx context.Context, d *net.Dialer, dst destination) controlled {
 	if dst.addr.Addr().Is6() {
 		network = "tcp6"
 	}
-	s, ch, err := probe.Dial(network == "tcp6", func(c syscall.RawConn) error { return call(ctx, network, shown, c) })
+	s, ch, err := probe.Dial(network == "tcp6", func(c syscall.RawConn) error {
+		return call(ctx, network, shown, c)
+	})
 	again := *d
 	again.Control = nil
 	again.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
@@ -58,7 +60,9 @@ func control(ctx context.Context, d *net.Dialer, dst destination) controlled {
 		cd.option = errors.New(ch.Option)
 	}
 	if k := ch.KeepAlive; k != nil {
-		cd.keepAlive = &net.KeepAliveConfig{Enable: k.Enable, Idle: k.Idle, Interval: k.Interval, Count: Probes(*k)}
+		cd.keepAlive = &net.KeepAliveConfig{
+			Enable: k.Enable, Idle: k.Idle, Interval: k.Interval, Count: Probes(*k),
+		}
 	}
 	return cd
 }
@@ -70,8 +74,8 @@ func (c controlled) close() {
 	}
 }
 
-// Probes is how many probes of keep-alive may stay without an answer. With TCP_USER_TIMEOUT that is what it takes until so much time
-// has passed, one at least, whatever TCP_KEEPCNT says.
+// Probes is how many probes of keep-alive may stay without an answer. With TCP_USER_TIMEOUT that
+// is what it takes until so much time has passed, one at least, whatever TCP_KEEPCNT says.
 func Probes(k probe.KeepAlive) int {
 	if k.UserTimeout <= 0 || k.Interval <= 0 {
 		return k.Count
@@ -80,8 +84,8 @@ func Probes(k probe.KeepAlive) int {
 	return max(int((left+k.Interval-time.Nanosecond)/k.Interval), 1)
 }
 
-// controlOfListener returns what the Control function of lc did to the socket of ln that it has to listen without a SAN for, nil if
-// there is no such thing.
+// controlOfListener returns what the Control function of lc did to the socket of ln that it has
+// to listen without a SAN for, nil if there is no such thing.
 func controlOfListener(lc *net.ListenConfig, ln net.Listener) error {
 	if lc.Control == nil {
 		return nil

@@ -176,7 +176,8 @@ func TestDialAddr(t *testing.T) {
 	// Errors are those of tcp, as they are.
 	require.NoError(t, l.Close())
 	failed := errors.New("failed")
-	_, err = s.DialAddr(t.Context(), netip.AddrPort{}, addr, func(context.Context) (net.Conn, error) { return nil, failed })
+	fails := func(context.Context) (net.Conn, error) { return nil, failed }
+	_, err = s.DialAddr(t.Context(), netip.AddrPort{}, addr, fails)
 	assert.Equal(t, failed, err)
 }
 

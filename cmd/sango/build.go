@@ -56,7 +56,9 @@ func prepare(t *toolchain, a *arguments, dir string) (*prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := overlay.Config{Dir: dir, GOROOT: t.GOROOT, GOOS: t.GOOS, GOARCH: t.GOARCH, Source: src, Version: t.GOVERSION}
+	c := overlay.Config{
+		Dir: dir, GOROOT: t.GOROOT, GOOS: t.GOOS, GOARCH: t.GOARCH, Source: src, Version: t.GOVERSION,
+	}
 	if a.overlay != "" {
 		at, err := filepath.Abs(a.dir)
 		if err != nil {
@@ -74,7 +76,10 @@ func prepare(t *toolchain, a *arguments, dir string) (*prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := linkInfo{Overlay: o.Hash, Go: t.GOVERSION, Next: strings.Fields(a.toolexec), Modules: append(src.Needs, src.Library)}
+	l := linkInfo{
+		Overlay: o.Hash, Go: t.GOVERSION,
+		Next: strings.Fields(a.toolexec), Modules: append(src.Needs, src.Library),
+	}
 	text, err := json.Marshal(l)
 	if err != nil {
 		return nil, err

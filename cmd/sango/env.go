@@ -33,7 +33,8 @@ func env(args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("GOROOT='%s'\nSANGO_OVERLAY='%s'\nSANGO_PATCH='%s'\n", t.GOROOT, filepath.Join(*dir, "overlay.json"), b.overlay.Hash)
+	fmt.Printf("GOROOT='%s'\nSANGO_OVERLAY='%s'\nSANGO_PATCH='%s'\n",
+		t.GOROOT, b.overlay.File, b.overlay.Hash)
 	fmt.Printf("GOFLAGS='%s'\n", b.flags[0])
 	return nil
 }

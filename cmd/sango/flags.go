@@ -7,8 +7,8 @@ import (
 )
 
 // boolean are the flags of the go command that take no value in the next argument. Others do.
-var boolean = []string{"a", "n", "v", "x", "race", "msan", "asan", "work", "cover", "trimpath", "linkshared", "modcacherw", "i", "json",
-	"c", "buildvcs", "benchmem", "failfast", "short", "fullpath", "artifacts"}
+var boolean = []string{"a", "n", "v", "x", "race", "msan", "asan", "work", "cover", "trimpath",
+	"linkshared", "modcacherw", "i", "json", "c", "buildvcs", "benchmem", "failfast", "short", "fullpath", "artifacts"}
 
 // arguments are those of the go command.
 type arguments struct {
@@ -20,12 +20,13 @@ type arguments struct {
 	vet      string // of -vet of test
 }
 
-// parse takes apart the arguments of a subcommand. What follows the package of run, or -args of test, is the program's.
+// parse takes apart the arguments of a subcommand. What follows the package of run, or -args of
+// test, is the program's.
 func parse(name string, args []string) (*arguments, error) {
 	a := &arguments{}
 	for len(args) > 0 {
 		arg := args[0]
-		if arg == "-args" || arg == "--args" || arg == "--" || name == "run" && !strings.HasPrefix(arg, "-") {
+		if ends(name, arg) {
 			break
 		}
 		flag, value, size, err := split(args)
@@ -53,14 +54,25 @@ func parse(name string, args []string) (*arguments, error) {
 	return a, nil
 }
 
-// split returns the flag that args begin with, "" if they begin with none, its value, and how many arguments these are.
+// ends reports whether what follows is the program's, arg included.
+func ends(name, arg string) bool {
+	switch arg {
+	case "-args", "--args", "--":
+		return true
+	}
+	return name == "run" && !strings.HasPrefix(arg, "-")
+}
+
+// split returns the flag that args begin with, "" if they begin with none, its value, and how
+// many arguments these are.
 func split(args []string) (flag, value string, size int, err error) {
 	flag, ok := strings.CutPrefix(args[0], "-")
 	if !ok || flag == "" {
 		return "", "", 1, nil
 	}
 	flag = strings.TrimPrefix(flag, "-")
-	if flag, value, ok = strings.Cut(flag, "="); ok || slices.Contains(boolean, strings.TrimPrefix(flag, "test.")) {
+	flag, value, ok = strings.Cut(flag, "=")
+	if ok || slices.Contains(boolean, strings.TrimPrefix(flag, "test.")) {
 		return flag, value, 1, nil
 	}
 	if len(args) == 1 {
@@ -71,7 +83,8 @@ func split(args []string) (flag, value string, size int, err error) {
 
 // fromEnv takes the flags that GOFLAGS has and that a flag of ours would override.
 func (a *arguments) fromEnv(goflags string) {
-	for _, f := range strings.Fields(goflags) { // with quotes where there are spaces, but not for these
+	// There are quotes where there are spaces, which these do not have.
+	for f := range strings.FieldsSeq(goflags) {
 		name, value, _ := strings.Cut(strings.TrimLeft(strings.Trim(f, `'"`), "-"), "=")
 		switch {
 		case name == "overlay" && a.overlay == "":

@@ -1,5 +1,5 @@
-// Sango builds any Go program so that its TCP connections and listeners go over the SAN, where there is one. Nothing of the program
-// is changed: see docs/sango.md.
+// Sango builds any Go program so that its TCP connections and listeners go over the SAN, where
+// there is one. Nothing of the program is changed: see docs/sango.md.
 //
 // Usage:
 //

@@ -18,7 +18,8 @@ import (
 
 // suites are those of the toolchain that are about TCP.
 var suites = []string{
-	"net", "net/http", "net/http/httptest", "net/http/httputil", "net/rpc", "net/smtp", "net/textproto", "log/syslog", "crypto/tls",
+	"net", "net/http", "net/http/httptest", "net/http/httputil", "net/rpc", "net/smtp", "net/textproto",
+	"log/syslog", "crypto/tls",
 }
 
 const (
@@ -37,18 +38,20 @@ var expected = map[string]string{
 	"net.TestBuffers_WriteTo":                 calls,
 	"net.TestTCPConnKeepAliveConfigDialer":    socket,
 	"net.TestTCPConnKeepAliveConfigListener":  socket,
-	"net.TestDialContextCancelRace":           "makes the dial end too late by a hook inside of net, in a call that a SAN does not make",
-	"net.TestFileConn":                        "a copy of a connection's socket shows other addresses: it is one end of a pair on this host",
+	"net.TestDialContextCancelRace":           "has a hook in getsockopt, which a SAN does not call",
+	"net.TestFileConn":                        "a copy of a socket shows the addresses of a pair on this host",
 }
 
-// TestSuites runs the toolchain's own tests, in short, with everything over the SAN. It takes minutes: SANGO_SUITES is to be set.
+// TestSuites runs the toolchain's own tests, in short, with everything over the SAN. It takes
+// minutes: SANGO_SUITES is to be set.
 func TestSuites(t *testing.T) {
 	if os.Getenv("SANGO_SUITES") == "" {
 		t.Skip("SANGO_SUITES is not set")
 	}
 	trace := filepath.Join(t.TempDir(), "trace")
 	r := in(t, t.TempDir(), "SANGO_TRACE="+trace)
-	out, _ := r.sango(append([]string{"test", "-short", "-vet=off", "-count=1", "-json"}, suites...)...)
+	args := append([]string{"test", "-short", "-vet=off", "-count=1", "-json"}, suites...)
+	out, _ := r.sango(args...)
 
 	failed := make(map[string]string)
 	results := make(map[string]string)

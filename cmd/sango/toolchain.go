@@ -17,7 +17,8 @@ type toolchain struct {
 	GOROOT, GOVERSION, GOOS, GOARCH, GOMODCACHE, GOCACHE, GOFLAGS, GOTOOLCHAIN string
 }
 
-// find asks the go command, in dir, which toolchain it uses there: it may be another than the one installed.
+// find asks the go command, in dir, which toolchain it uses there: it may be another than the one
+// installed.
 func find(dir string) (*toolchain, error) {
 	t := &toolchain{Cmd: "go", Dir: dir}
 	cmd := exec.Command(t.Cmd, "env", "-json", "GOROOT", "GOVERSION", "GOOS", "GOARCH", "GOMODCACHE", "GOCACHE",
@@ -33,8 +34,9 @@ func find(dir string) (*toolchain, error) {
 	return t, t.leaveModCache()
 }
 
-// leaveModCache gives a toolchain that lies in the module cache, where an overlay must not replace anything, a name outside: a link
-// in the build cache, whose name is the toolchain's, so that what was built with it once is found again.
+// leaveModCache gives a toolchain that lies in the module cache, where an overlay must not
+// replace anything, a name outside: a link in the build cache, whose name is the toolchain's, so
+// that what was built with it once is found again.
 func (t *toolchain) leaveModCache() error {
 	rel, err := filepath.Rel(t.GOMODCACHE, t.GOROOT)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {

@@ -143,7 +143,8 @@ func TestInstallVersion(t *testing.T) {
 		"text.go": "package main\n\nconst text = \"hello\"\n",
 	})
 	// With -modcacherw, so that the folder can be removed.
-	r := in(t, t.TempDir(), "GOBIN="+bin, "GOPROXY="+p, "GONOSUMDB=*", "GOMODCACHE="+t.TempDir(), "GOFLAGS=-modcacherw")
+	r := in(t, t.TempDir(), "GOBIN="+bin, "GOPROXY="+p, "GONOSUMDB=*",
+		"GOMODCACHE="+t.TempDir(), "GOFLAGS=-modcacherw")
 	r.ok("install", "example.com/hello@v1.2.0")
 	assert.Equal(t, said, overSAN(t, filepath.Join(bin, "hello")))
 }

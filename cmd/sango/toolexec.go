@@ -22,8 +22,9 @@ type linkInfo struct {
 	Next    []string // another program for -toolexec
 }
 
-// toolexec runs a tool of the go command: args are the file with a linkInfo, the tool, and its arguments. Before it links a program,
-// what that says of its modules gets those of the library as well, which the go command does not know of.
+// toolexec runs a tool of the go command: args are the file with a linkInfo, the tool, and its
+// arguments. Before it links a program, what that says of its modules gets those of the library
+// as well, which the go command does not know of.
 func toolexec(args []string) error {
 	if len(args) < 2 {
 		return fmt.Errorf("toolexec is for the go command")
@@ -66,7 +67,8 @@ func (l *linkInfo) describe(file string) error {
 	for line := range strings.Lines(string(text)) {
 		hasNet = hasNet || strings.HasPrefix(line, "packagefile net=")
 		hasSAN = hasSAN || strings.HasPrefix(line, "packagefile "+overlay.Base+"/san=")
-		if quoted, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "modinfo "); ok && hasNetIn(string(text)) {
+		quoted, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "modinfo ")
+		if ok && hasNetIn(string(text)) {
 			info, err := strconv.Unquote(quoted)
 			if err != nil || len(info) < 2*frame {
 				return fmt.Errorf("%s: what is this: %.60s", file, line)
@@ -77,7 +79,7 @@ func (l *linkInfo) describe(file string) error {
 		out.WriteString(line)
 	}
 	if hasNet && !hasSAN {
-		return fmt.Errorf("the go command uses another toolchain than %s here: set GOTOOLCHAIN to what it wants", l.Go)
+		return fmt.Errorf("the go command uses another toolchain than %s here: set GOTOOLCHAIN to that", l.Go)
 	}
 	return os.WriteFile(file, out.Bytes(), 0o666)
 }

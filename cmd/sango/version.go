@@ -34,6 +34,7 @@ func versionOf(file string) error {
 	if settings[settingPatch] == "" {
 		return fmt.Errorf("%s: not built by sango, or without package net", file)
 	}
-	fmt.Printf("%s: %s, library %s, patch %s\n", file, info.GoVersion, settings[settingLibrary], settings[settingPatch])
+	fmt.Printf("%s: %s, library %s, patch %s\n",
+		file, info.GoVersion, settings[settingLibrary], settings[settingPatch])
 	return nil
 }

@@ -6,13 +6,16 @@ import (
 )
 
 // checks are those that go test has vet make, in every release that is supported.
-var checks = []string{"-atomic", "-directive", "-errorsas", "-ifaceassert", "-nilfunc", "-printf", "-stringintconv", "-tests"}
+var checks = []string{
+	"-atomic", "-directive", "-errorsas", "-ifaceassert", "-nilfunc", "-printf", "-stringintconv", "-tests",
+}
 
 // ofBuild are the flags of test that vet has too.
 var ofBuild = []string{"asan", "msan", "race", "tags", "mod", "modfile"}
 
-// vet runs vet on the packages that are to be tested, as go test would, but without the overlay: the folders of packages that there
-// are in that alone are nowhere, and vet wants to look into them.
+// vet runs vet on the packages that are to be tested, as go test would, but without the overlay:
+// the folders of packages that there are in that alone are nowhere, and vet wants to look into
+// them.
 func vet(t *toolchain, a *arguments) error {
 	flags := checks
 	switch {

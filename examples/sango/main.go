@@ -1,9 +1,11 @@
-// Sango builds programs of other people twice, with go and with sango, runs them against each other's copies, and writes what comes of
-// it to docs/sango.md: whether they work, how many of their connections went over the SAN, and the ratio to TCP.
+// Sango builds programs of other people twice, with go and with sango, runs them against each
+// other's copies, and writes what comes of it to docs/sango.md: whether they work, how many of
+// their connections went over the SAN, and the ratio to TCP.
 //
 //	go run . [-rounds 5] [-only caddy,nats] [-bin folder] [-doc ../../docs/sango.md]
 //
-// Programs are built into the folder of -bin, and those that are there already are used: building them takes many minutes.
+// Programs are built into the folder of -bin, and those that are there already are used: building
+// them takes many minutes.
 package main
 
 import (

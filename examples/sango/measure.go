@@ -165,7 +165,9 @@ func newEnviron(bin, kind, dir string) (*environ, error) {
 		pairs = append(pairs, fmt.Sprintf("{%d}", i+1), l.Addr().String(),
 			fmt.Sprintf("{port%d}", i+1), fmt.Sprint(l.Addr().(*net.TCPAddr).Port))
 	}
-	return &environ{kind: kind, dir: dir, bin: bin, trace: filepath.Join(dir, "trace"), replace: strings.NewReplacer(pairs...)}, nil
+	return &environ{
+		kind: kind, dir: dir, bin: bin, trace: filepath.Join(dir, "trace"), replace: strings.NewReplacer(pairs...),
+	}, nil
 }
 
 func (e *environ) expand(s string) string { return e.replace.Replace(s) }
@@ -180,7 +182,8 @@ func (e *environ) command(ctx context.Context, args []string) (*exec.Cmd, *bytes
 		full[0] = filepath.Join(e.bin, full[0])
 	}
 	cmd := exec.CommandContext(ctx, full[0], full[1:]...)
-	cmd.Env = append(os.Environ(), "SANGO_TRACE="+e.trace, "HOME="+e.dir, "XDG_CONFIG_HOME="+e.dir, "XDG_DATA_HOME="+e.dir)
+	cmd.Env = append(os.Environ(), "SANGO_TRACE="+e.trace,
+		"HOME="+e.dir, "XDG_CONFIG_HOME="+e.dir, "XDG_DATA_HOME="+e.dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second

@@ -2,8 +2,9 @@ package main
 
 import "strings"
 
-// program is a set of commands that are run together. In arguments and files {1}, {2} .. stand for addresses of this host, each with a
-// port of its own, {port1} .. for these ports, {dir} for a folder, and {web} for a file.
+// program is a set of commands that are run together. In arguments and files {1}, {2} .. stand
+// for addresses of this host, each with a port of its own, {port1} .. for these ports, {dir} for
+// a folder, and {web} for a file.
 type program struct {
 	name    string // for -only
 	title   string

@@ -8,8 +8,8 @@ type option struct {
 	level, num int
 }
 
-// Options that change what the network does with a connection, or where it goes to. Those that do not matter on a SAN, such as
-// buffers and TCP_NODELAY, are not here.
+// Options that change what the network does with a connection, or where it goes to. Those that do
+// not matter on a SAN, such as buffers and TCP_NODELAY, are not here.
 var options = []option{
 	{"IP_TOS", unix.IPPROTO_IP, unix.IP_TOS}, // sets SO_PRIORITY too
 	{"SO_MARK", unix.SOL_SOCKET, unix.SO_MARK},

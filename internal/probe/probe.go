@@ -1,8 +1,8 @@
-// Package probe finds out what a Control function of a net.Dialer or net.ListenConfig does to a socket, which decides whether a
-// connection may do without one.
+// Package probe finds out what a Control function of a net.Dialer or net.ListenConfig does to a
+// socket, which decides whether a connection may do without one.
 //
-// Not seen are options that the kernel does not show: TCP_MD5SIG, and programs attached with SO_ATTACH_BPF. Nor is what a
-// function does with the descriptor later, if it keeps it.
+// Not seen are options that the kernel does not show: TCP_MD5SIG, and programs attached with
+// SO_ATTACH_BPF. Nor is what a function does with the descriptor later, if it keeps it.
 package probe
 
 import (
@@ -22,7 +22,8 @@ type KeepAlive struct {
 
 // Changes is what a Control function did.
 type Changes struct {
-	// Option is the first option that needs a socket, such as "SO_MARK", or "bind"; empty if there is none.
+	// Option is the first option that needs a socket, such as "SO_MARK", or "bind"; empty if there
+	// is none.
 	Option string
 
 	// KeepAlive is what keep-alive is now; nil if it is as it was.

@@ -18,8 +18,9 @@ type Socket struct {
 	fd int // -1: closed, or adopted
 }
 
-// Dial calls control with a new socket, made as net makes one to dial to an IPv4 address, or to one of IPv6, and returns that
-// socket and what was done to it. The error is that of the function, or of making the socket, as net has it.
+// Dial calls control with a new socket, made as net makes one to dial to an IPv4 address, or to
+// one of IPv6, and returns that socket and what was done to it. The error is that of the
+// function, or of making the socket, as net has it.
 func Dial(six bool, control Control) (*Socket, Changes, error) {
 	fd, err := open(six)
 	if err != nil {
@@ -37,7 +38,8 @@ func Dial(six bool, control Control) (*Socket, Changes, error) {
 	return s, base.compare(fd), nil
 }
 
-// Listener compares a socket that listens with a new one. A function may have bound it, and set what is for listeners.
+// Listener compares a socket that listens with a new one. A function may have bound it, and set
+// what is for listeners.
 func Listener(c syscall.RawConn, six bool) (ch Changes, err error) {
 	base, err := defaults(six)
 	if err != nil {
@@ -68,15 +70,17 @@ func open(six bool) (int, error) {
 	return fd, nil
 }
 
-// Adopt puts the socket in the place of that of c, which is closed, unless one has been adopted before: then ok is false. c needs
-// to be as new as the socket was.
+// Adopt puts the socket in the place of that of c, which is closed, unless one has been adopted
+// before: then ok is false. c needs to be as new as the socket was.
 func (s *Socket) Adopt(c syscall.RawConn) (ok bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fd < 0 {
 		return false, nil
 	}
-	cerr := c.Control(func(fd uintptr) { err = os.NewSyscallError("dup3", unix.Dup3(s.fd, int(fd), unix.O_CLOEXEC)) })
+	cerr := c.Control(func(fd uintptr) {
+		err = os.NewSyscallError("dup3", unix.Dup3(s.fd, int(fd), unix.O_CLOEXEC))
+	})
 	unix.Close(s.fd)
 	s.fd = -1
 	if cerr != nil {
@@ -129,7 +133,8 @@ var (
 	baseline6 = sync.OnceValues(func() (baseline, error) { return take(true) })
 )
 
-// defaults returns the options of a new socket. They are those of the network namespace and its sysctls at first use.
+// defaults returns the options of a new socket. They are those of the network namespace and its
+// sysctls at first use.
 func defaults(six bool) (baseline, error) {
 	if six {
 		return baseline6()

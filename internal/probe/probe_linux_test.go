@@ -75,7 +75,8 @@ func TestDialError(t *testing.T) {
 	assert.Equal(t, forbidden, err)
 }
 
-// A net.Dialer connects with the very socket that the function saw, so that it need not be called again.
+// A net.Dialer connects with the very socket that the function saw, so that it need not be called
+// again.
 func TestAdopt(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

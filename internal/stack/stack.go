@@ -13,8 +13,8 @@ import (
 // Opener opens a provider.
 type Opener func() (provider.Provider, error)
 
-// Open opens the providers of a list such as "ofi,emu", leaving out those that fail: err says why. The empty list means names,
-// and "none" no provider.
+// Open opens the providers of a list such as "ofi,emu", leaving out those that fail: err says
+// why. The empty list means names, and "none" no provider.
 func Open(list string, names []string, openers map[string]Opener) (ps []provider.Provider, err error) {
 	if list = strings.TrimSpace(list); list != "" {
 		names = strings.Split(list, ",")

@@ -1,4 +1,5 @@
-// Drive has the small servers and clients with which main.go runs other people's programs. Nothing in it knows of the SAN.
+// Drive has the small servers and clients with which main.go runs other people's programs.
+// Nothing in it knows of the SAN.
 //
 //	drive server-name address
 //	drive client-name address

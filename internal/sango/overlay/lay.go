@@ -106,8 +106,8 @@ type adapted struct {
 	imports []string // what else has to be laid
 }
 
-// adapt changes what a file imports, what it is built for, and gives functions that are in assembly a body. It returns nil for files
-// that are not part of this.
+// adapt changes what a file imports, what it is built for, and gives functions that are in
+// assembly a body. It returns nil for files that are not part of this.
 func (m *maker) adapt(name string, text []byte) (*adapted, error) {
 	fset := token.NewFileSet()
 	tree, err := parser.ParseFile(fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
@@ -214,15 +214,18 @@ func fix(x constraint.Expr) (rest constraint.Expr, value bool) {
 			return &constraint.NotExpr{X: rest}, false
 		}
 	case *constraint.AndExpr:
-		return join(x.X, x.Y, false, func(a, b constraint.Expr) constraint.Expr { return &constraint.AndExpr{X: a, Y: b} })
+		and := func(a, b constraint.Expr) constraint.Expr { return &constraint.AndExpr{X: a, Y: b} }
+		return join(x.X, x.Y, false, and)
 	case *constraint.OrExpr:
-		return join(x.X, x.Y, true, func(a, b constraint.Expr) constraint.Expr { return &constraint.OrExpr{X: a, Y: b} })
+		or := func(a, b constraint.Expr) constraint.Expr { return &constraint.OrExpr{X: a, Y: b} }
+		return join(x.X, x.Y, true, or)
 	}
 	return x, false
 }
 
 // join is fix of an operator, of which one operand with the value decides.
-func join(x, y constraint.Expr, decides bool, op func(a, b constraint.Expr) constraint.Expr) (constraint.Expr, bool) {
+func join(x, y constraint.Expr, decides bool, op func(a, b constraint.Expr) constraint.Expr) (
+	constraint.Expr, bool) {
 	a, av := fix(x)
 	b, bv := fix(y)
 	switch {

@@ -1,5 +1,5 @@
-// Package overlay makes an overlay for the go command that changes package net, and lays the library below it into the standard
-// library, as packages under internal/sango.
+// Package overlay makes an overlay for the go command that changes package net, and lays the
+// library below it into the standard library, as packages under internal/sango.
 package overlay
 
 import (
@@ -19,8 +19,8 @@ import (
 	"sansock/internal/sango/patch"
 )
 
-// std has what is added to the standard library beside the library: a file of package net, what stands in for net below it, and
-// what stands for the assembly.
+// std has what is added to the standard library beside the library: a file of package net, what
+// stands in for net below it, and what stands for the assembly.
 //
 //go:embed all:_std
 var std embed.FS
@@ -57,7 +57,10 @@ func Write(c Config) (*Overlay, error) {
 	if c.GOOS != "linux" {
 		return nil, fmt.Errorf("programs for %s are not supported: only those for linux are", c.GOOS)
 	}
-	m := &maker{Config: c, replace: maps.Clone(c.Other), content: make(map[string][]byte), done: make(map[string]bool)}
+	m := &maker{
+		Config: c, replace: maps.Clone(c.Other),
+		content: make(map[string][]byte), done: make(map[string]bool),
+	}
 	if m.replace == nil {
 		m.replace = make(map[string]string)
 	}

@@ -3,6 +3,7 @@ package overlay
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,10 +31,11 @@ var needs = map[string]string{
 	"github.com/libp2p/go-buffer-pool": "bufferpool",
 }
 
-// Locate finds the sources of the library. They are those of the module that this program was built from, so that tool and library
-// are always of one version: the folder that SANGO_SOURCE names; or that in which this program was built, if it is there; or the
-// module cache, where go install has put it. Other modules are taken from the module cache in the versions that the library's
-// go.mod has, and are fetched where they are not there.
+// Locate finds the sources of the library. They are those of the module that this program was
+// built from, so that tool and library are always of one version: the folder that SANGO_SOURCE
+// names; or that in which this program was built, if it is there; or the module cache, where go
+// install has put it. Other modules are taken from the module cache in the versions that the
+// library's go.mod has, and are fetched where they are not there.
 func Locate(goCmd string, modCache string) (*Source, error) {
 	lib, err := library(goCmd, modCache)
 	if err != nil {
@@ -82,7 +84,7 @@ func library(goCmd, modCache string) (Module, error) {
 		}
 	}
 	if m.Path == "" || m.Sum == "" {
-		return m, fmt.Errorf("the sources of the library are not where sango was built: set SANGO_SOURCE to their folder")
+		return m, errors.New("the library is not where sango was built: set SANGO_SOURCE to its folder")
 	}
 	dir, err := inCache(goCmd, modCache, m)
 	if err != nil {

@@ -124,8 +124,8 @@ func (n *Net) checkStruct(name string, want []string) error {
 	return nil
 }
 
-// checkSockets finds functions that get at the socket of a netFD, and of which the patch does not know that they may, and literals of
-// netFD that a new field would break.
+// checkSockets finds functions that get at the socket of a netFD, and of which the patch does not
+// know that they may, and literals of netFD that a new field would break.
 func (n *Net) checkSockets() (err error) {
 	for name, fn := range n.funcs {
 		if fn.decl.Body == nil {

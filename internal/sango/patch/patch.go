@@ -1,6 +1,7 @@
-// Package patch changes package net of the standard library so that its TCP connections and listeners can be those of package san.
-// It inserts into the files, by their syntax tree, on lines that are there, so that positions stay what they were. What the inserted
-// code, and the file that is added, rely on is checked first.
+// Package patch changes package net of the standard library so that its TCP connections and
+// listeners can be those of package san. It inserts into the files, by their syntax tree, on
+// lines that are there, so that positions stay what they were. What the inserted code, and the
+// file that is added, rely on is checked first.
 package patch
 
 import (
@@ -55,8 +56,10 @@ type structure struct {
 	tree *ast.StructType
 }
 
-// Files returns the files of dir, which is net's, that are compiled for the system, by name. read reads a file.
-func Files(dir, goos, goarch string, names []string, read func(path string) ([]byte, error)) (map[string][]byte, error) {
+// Files returns the files of dir, which is net's, that are compiled for the system, by name. read
+// reads a file.
+func Files(dir, goos, goarch string, names []string, read func(path string) ([]byte, error)) (
+	map[string][]byte, error) {
 	ctx := build.Default
 	ctx.GOOS, ctx.GOARCH, ctx.CgoEnabled = goos, goarch, true
 	files := make(map[string][]byte)
@@ -181,7 +184,8 @@ func (n *Net) insert() {
 	fd.file.edits = append(fd.file.edits, edit{at, at, " sango *sangoFD;"})
 }
 
-// expand puts the names of the declaration in the place of $0, the receiver, and $1, $2.. , the parameters.
+// expand puts the names of the declaration in the place of $0, the receiver, and $1, $2.. , the
+// parameters.
 func (p prologue) expand(d *ast.FuncDecl) string {
 	names := []string{""}
 	if d.Recv != nil {

@@ -1,6 +1,7 @@
 package patch
 
-// prologue is code at the beginning of a function. $0 stands for its receiver, $1 for its first parameter, and so on.
+// prologue is code at the beginning of a function. $0 stands for its receiver, $1 for its first
+// parameter, and so on.
 type prologue struct{ name, signature, text string }
 
 // option is a prologue of a function that sets an option of its first parameter, a netFD.
@@ -14,8 +15,9 @@ func deadline(name, which string) prologue {
 		"if done, err := $0.sangoDeadline($1, " + which + "); done { return err }"}
 }
 
-// Where a netFD uses its socket, one that is over the SAN does otherwise. TCPConn, TCPListener and the errors that they make are
-// above that, name resolution and Happy Eyeballs too, and stay as they are.
+// Where a netFD uses its socket, one that is over the SAN does otherwise. TCPConn, TCPListener
+// and the errors that they make are above that, name resolution and Happy Eyeballs too, and stay
+// as they are.
 var prologues = []prologue{
 	{"(*netFD).Close", "func() error", "if done, err := $0.sangoClose(); done { return err }"},
 	{"(*netFD).shutdown", "func(int) error", "if c := $0.san(); c != nil { return $0.sangoShutdown(c, $1) }"},
@@ -44,7 +46,8 @@ var prologues = []prologue{
 		"if $0.ok() && $0.fd.san() != nil { return sangoRaw{$0.fd}, nil }"},
 }
 
-// renames get the suffix Plain: the file that is added has the function in their place, which calls them.
+// renames get the suffix Plain: the file that is added has the function in their place, which
+// calls them.
 var renames = []string{
 	"(*sysDialer).doDialTCPProto",
 	"(*sysListener).listenTCPProto",
@@ -79,7 +82,8 @@ var uses = map[string]string{
 
 // fieldsUsed are the fields that the added file relies on.
 var fieldsUsed = map[string][]string{
-	"netFD":       {"pfd poll.FD", "family int", "sotype int", "isConnected bool", "net string", "laddr Addr", "raddr Addr"},
+	"netFD": {"pfd poll.FD", "family int", "sotype int", "isConnected bool",
+		"net string", "laddr Addr", "raddr Addr"},
 	"sysDialer":   {"Dialer", "network string"},
 	"sysListener": {"ListenConfig"},
 	"TCPListener": {"fd *netFD"},
@@ -98,8 +102,9 @@ var declared = []string{
 	"OpError", "Listener", "Buffers", "UnixConn", "UnixListener", "UnixAddr", "IPNet",
 }
 
-// sockets are the functions that use the socket of a netFD, pfd. A connection over the SAN comes to none of those that are no
-// prologue: they are for other kinds of sockets, for new ones, or below what is patched.
+// sockets are the functions that use the socket of a netFD, pfd. A connection over the SAN comes
+// to none of those that are no prologue: they are for other kinds of sockets, for new ones, or
+// below what is patched.
 var sockets = []string{
 	"(*netFD).Close", "(*netFD).Read", "(*netFD).SetDeadline", "(*netFD).SetReadDeadline",
 	"(*netFD).SetWriteDeadline", "(*netFD).Write", "(*netFD).accept", "(*netFD).connect",

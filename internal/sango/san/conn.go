@@ -41,7 +41,8 @@ const (
 // systemKeepAlive is what holds for a socket of which nothing was set.
 var systemKeepAlive = probe.KeepAlive{Idle: 7200 * time.Second, Interval: 75 * time.Second, Count: 9}
 
-// newConn returns the connection of a session. keep is what a Control function has set, nil if it has not.
+// newConn returns the connection of a session. keep is what a Control function has set, nil if it
+// has not.
 func newConn(r sanswitch.Result, keep *probe.KeepAlive) *Conn {
 	c := &Conn{s: r.Session, socket: -1, linger: -1, keepAlive: systemKeepAlive}
 	c.Local, c.Remote = unmap(c.s.LocalAddr()), unmap(c.s.RemoteAddr())
@@ -59,7 +60,8 @@ func (c *Conn) Read(b []byte) (int, error) { return c.s.Read(b) }
 // Write writes all of b.
 func (c *Conn) Write(b []byte) (int, error) { return c.s.Write(b) }
 
-// CopyTo reads until the end, and writes everything to w. read tells that the error is that of reading.
+// CopyTo reads until the end, and writes everything to w. read tells that the error is that of
+// reading.
 func (c *Conn) CopyTo(w io.Writer) (n int64, err error, read bool) {
 	n, err = c.s.WriteTo(w)
 	if re, ok := err.(*session.ReadError); ok {

@@ -20,10 +20,10 @@ type Detached struct {
 	ReadDeadline, WriteDeadline time.Time
 }
 
-// Detach takes the connection off the SAN, for good: from then on a socket of the host carries what comes and goes, and two
-// goroutines of this process copy between that and the SAN. Nothing is lost or comes twice: a Read that waits meanwhile goes on, and
-// gets what comes next. The peer notices nothing. data tells that something
-// can be read, and so is to be found in the socket.
+// Detach takes the connection off the SAN, for good: from then on a socket of the host carries
+// what comes and goes, and two goroutines of this process copy between that and the SAN. Nothing
+// is lost or comes twice: a Read that waits meanwhile goes on, and gets what comes next. The peer
+// notices nothing. data tells that something can be read, and so is to be found in the socket.
 func (c *Conn) Detach(data bool) (d Detached, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,7 +35,8 @@ func (c *Conn) Detach(data bool) (d Detached, err error) {
 		return d, err
 	}
 	if c.linger >= 0 {
-		unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: int32(c.linger)})
+		l := &unix.Linger{Onoff: 1, Linger: int32(c.linger)}
+		unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, l)
 	}
 	c.keepAlive.Set(fd)
 	c.state = detached

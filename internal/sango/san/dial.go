@@ -4,7 +4,7 @@ package san
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -34,8 +34,8 @@ type tcpLeg struct {
 
 func (l tcpLeg) Close() error { return l.c.Close() }
 
-// Dial makes the connection: over the SAN, or else over TCP, when it is what Request.TCP returned. Errors are bare, as package net
-// has them below its *OpError.
+// Dial makes the connection: over the SAN, or else over TCP, when it is what Request.TCP
+// returned. Errors are bare, as package net has them below its *OpError.
 func Dial(ctx context.Context, req Request) (*Conn, io.Closer, error) {
 	p := process()
 	tcp := func(ctx context.Context) (net.Conn, error) {
@@ -83,13 +83,15 @@ func Dial(ctx context.Context, req Request) (*Conn, io.Closer, error) {
 	return c, nil, nil
 }
 
-// overTCP dials a connection of which a Control function has set an option that the SAN does not have.
-func (p *state) overTCP(ctx context.Context, req Request, tcp func(context.Context) (net.Conn, error), option string) (*Conn, io.Closer, error) {
+// overTCP dials a connection of which a Control function has set an option that the SAN does not
+// have.
+func (p *state) overTCP(ctx context.Context, req Request, tcp func(context.Context) (net.Conn, error),
+	option string) (*Conn, io.Closer, error) {
 	c, err := tcp(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	why := sanswitch.Route{Path: sanswitch.PathTCP, Reason: sanswitch.ReasonControl, Err: fmt.Errorf("%s", option)}
+	why := sanswitch.Route{Path: sanswitch.PathTCP, Reason: sanswitch.ReasonControl, Err: errors.New(option)}
 	p.note("dial", req.Local, req.Remote, why)
 	return nil, c.(tcpLeg).c, nil
 }

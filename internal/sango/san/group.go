@@ -9,8 +9,9 @@ import (
 	sanswitch "sansock/switch"
 )
 
-// group is what listens on the SAN for all listeners of this process at one address, as there may be several with SO_REUSEPORT:
-// whoever accepts gets what arrives next. So one of them may close while another takes over.
+// group is what listens on the SAN for all listeners of this process at one address, as there may
+// be several with SO_REUSEPORT: whoever accepts gets what arrives next. So one of them may close
+// while another takes over.
 type group struct {
 	key      groupKey
 	l        *sanswitch.Listener
@@ -74,7 +75,8 @@ func (g *group) serve() {
 	}
 }
 
-// leave takes a member away; the last one closes the listener, which resets what nobody has accepted.
+// leave takes a member away; the last one closes the listener, which resets what nobody has
+// accepted.
 func (g *group) leave() {
 	groups.Lock()
 	defer groups.Unlock()

@@ -48,16 +48,19 @@ type arrival struct {
 	taken chan struct{} // closed when the call of Accept that has it does not count as one that waits
 }
 
-// again is how soon a port that another process had on the SAN is tried again: once it has gone this one takes over.
+// again is how soon a port that another process had on the SAN is tried again: once it has gone
+// this one takes over.
 const again = time.Second
 
-// Listen listens on the SAN at addr, beside the socket. It returns nil where there is no SAN for it, and syscall.EADDRINUSE where
-// another process has the port there; the Listener is one for TCP alone then, until the port is free. look says that the options of the socket may not be those that net
-// sets.
+// Listen listens on the SAN at addr, beside the socket. It returns nil where there is no SAN for
+// it, and syscall.EADDRINUSE where another process has the port there; the Listener is one for
+// TCP alone then, until the port is free. look says that the options of the socket may not be
+// those that net sets.
 func Listen(network string, addr netip.AddrPort, socket Socket, six, look bool) (*Listener, error) {
 	p := process()
 	if p.off {
-		p.note("listen", addr, netip.AddrPort{}, sanswitch.Route{Path: sanswitch.PathTCP, Reason: sanswitch.ReasonDisabled})
+		off := sanswitch.Route{Path: sanswitch.PathTCP, Reason: sanswitch.ReasonDisabled}
+		p.note("listen", addr, netip.AddrPort{}, off)
 		return nil, nil
 	}
 	l := &Listener{p: p, key: groupKey{network, addr}, socket: socket}
@@ -163,8 +166,9 @@ func (l *Listener) wait(g *group, at time.Time, changed <-chan struct{}) (c *Con
 	return nil, arrival{}, false
 }
 
-// acceptTCP accepts connections over TCP while calls of Accept wait. So no more than one is taken from the kernel before the program
-// asks: what waits there may be for another process that has the socket.
+// acceptTCP accepts connections over TCP while calls of Accept wait. So no more than one is taken
+// from the kernel before the program asks: what waits there may be for another process that has
+// the socket.
 func (l *Listener) acceptTCP() {
 	for {
 		c, err := l.socket.AcceptTCP()
@@ -194,7 +198,8 @@ func (l *Listener) acceptTCP() {
 	}
 }
 
-// again reports whether the deadline has been moved; otherwise nobody accepts over TCP from here on.
+// again reports whether the deadline has been moved; otherwise nobody accepts over TCP from here
+// on.
 func (l *Listener) again() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -219,7 +224,8 @@ func (l *Listener) retry() {
 	}
 }
 
-// Leave takes the listener off the SAN, but for what has arrived, as another process is to have the socket.
+// Leave takes the listener off the SAN, but for what has arrived, as another process is to have
+// the socket.
 func (l *Listener) Leave() {
 	l.mu.Lock()
 	g := l.g

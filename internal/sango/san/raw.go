@@ -12,8 +12,8 @@ import (
 	"sansock/internal/probe"
 )
 
-// Control calls f with a descriptor that stands for the connection: a connected socket of TCP. What f sets of keep-alive counts for
-// the connection. Other options can be set, and read back.
+// Control calls f with a descriptor that stands for the connection: a connected socket of TCP.
+// What f sets of keep-alive counts for the connection. Other options can be set, and read back.
 func (c *Conn) Control(f func(fd uintptr)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +46,8 @@ func (c *Conn) needSocket() error {
 	return nil
 }
 
-// selfConnected returns a socket that is connected to itself: it takes one descriptor, and nothing listens for it.
+// selfConnected returns a socket that is connected to itself: it takes one descriptor, and
+// nothing listens for it.
 func selfConnected(six bool) (int, error) {
 	family, at := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
 	if six {
@@ -72,9 +73,10 @@ func selfConnected(six bool) (int, error) {
 	return fd, nil
 }
 
-// RawRead calls f, which looks whether something can be read, with a descriptor that shows the same as the connection: nothing yet,
-// or its end. done tells that f has what it wanted. Otherwise there are data, or f waits for them, and so the connection has to be
-// taken off the SAN.
+// RawRead calls f, which looks whether something can be read, with a descriptor that shows the
+// same as the connection: nothing yet, or its end. done tells that f has what it wanted.
+// Otherwise there are data, or f waits for them, and so the connection has to be taken off the
+// SAN.
 func (c *Conn) RawRead(f func(fd uintptr) bool) (done, data bool, err error) {
 	data, end := c.s.Ready()
 	c.mu.Lock()

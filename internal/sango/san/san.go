@@ -1,7 +1,8 @@
 //go:build linux
 
-// Package san is the SAN as package net sees it in a program built by sango: connections and listeners below the level at which net
-// makes its errors. It names no type of net in what it exports, as net imports it.
+// Package san is the SAN as package net sees it in a program built by sango: connections and
+// listeners below the level at which net makes its errors. It names no type of net in what it
+// exports, as net imports it.
 package san
 
 import (

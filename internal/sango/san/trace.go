@@ -40,7 +40,8 @@ func (s *state) line(what string, local, remote netip.AddrPort, path string) {
 		to = " " + remote.String()
 	}
 	// One write, so that the lines of several processes do not mix.
-	fmt.Fprintf(s.trace, "%s %d %s %s%s %s\n", time.Now().Format("15:04:05.000000"), os.Getpid(), what, local, to, path)
+	now := time.Now().Format("15:04:05.000000")
+	fmt.Fprintf(s.trace, "%s %d %s %s%s %s\n", now, os.Getpid(), what, local, to, path)
 }
 
 // Plain notes a connection that net makes by itself, without asking for the SAN, and why.
@@ -52,7 +53,8 @@ func Plain(what string, local, remote netip.AddrPort, why string) {
 
 // Accepted notes a connection that was accepted over TCP.
 func Accepted(local, remote netip.AddrPort) {
-	process().note("accept", local, remote, sanswitch.Route{Path: sanswitch.PathTCP, Reason: sanswitch.ReasonPlainClient})
+	plain := sanswitch.Route{Path: sanswitch.PathTCP, Reason: sanswitch.ReasonPlainClient}
+	process().note("accept", local, remote, plain)
 }
 
 // Tracing tells that there is a file to note things in.

@@ -82,15 +82,20 @@ func TestControlForbids(t *testing.T) {
 
 // Where the SAN fails, as there is no listener on it, the function is not called again.
 func TestControlOnceForTCP(t *testing.T) {
-	fd := must[int](t)(syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)) // a listener that sango does not know of
+	// A listener that sango does not know of.
+	fd := must[int](t)(syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0))
 	defer syscall.Close(fd)
-	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(fd, 8)); err != nil {
+	at := &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
+	if err := errors.Join(syscall.Bind(fd, at), syscall.Listen(fd, 8)); err != nil {
 		t.Fatal(err)
 	}
 	sa := must[syscall.Sockaddr](t)(syscall.Getsockname(fd)).(*syscall.SockaddrInet4)
 	addr := &net.TCPAddr{IP: net.IP(sa.Addr[:]), Port: sa.Port}
 	var calls atomic.Int32
-	d := net.Dialer{ControlContext: func(_ context.Context, _, _ string, _ syscall.RawConn) error { calls.Add(1); return nil }}
+	d := net.Dialer{ControlContext: func(context.Context, string, string, syscall.RawConn) error {
+		calls.Add(1)
+		return nil
+	}}
 	c := must[net.Conn](t)(d.Dial("tcp", addr.String()))
 	defer c.Close()
 	overTCP(t, c, "no listener")

@@ -29,8 +29,8 @@ func dial(t *testing.T, l net.Listener) net.Conn {
 	return c
 }
 
-// Two listeners of one port share what comes; where one closes the other has everything, as when a server loads its
-// configuration anew.
+// Two listeners of one port share what comes; where one closes the other has everything, as when
+// a server loads its configuration anew.
 func TestReusePort(t *testing.T) {
 	a := reusing(t, "127.0.0.1:0")
 	b := reusing(t, a.Addr().String())
@@ -124,7 +124,8 @@ func TestBothPaths(t *testing.T) {
 	}
 }
 
-// child is the other process: it serves one connection on the listener that it has inherited, and ends when its input does.
+// child is the other process: it serves one connection on the listener that it has inherited, and
+// ends when its input does.
 func child() {
 	l, err := net.FileListener(os.NewFile(3, "listener"))
 	if err != nil {

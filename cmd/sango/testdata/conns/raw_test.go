@@ -43,7 +43,8 @@ func TestOptionsReadBack(t *testing.T) {
 	a, b := pair(t)
 	equal(t, option(t, a, syscall.SOL_SOCKET, syscall.SO_KEEPALIVE), 1)
 	equal(t, option(t, a, syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE), 15)
-	if err := a.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 40 * time.Second, Interval: 5 * time.Second, Count: 3}); err != nil {
+	keep := net.KeepAliveConfig{Enable: true, Idle: 40 * time.Second, Interval: 5 * time.Second, Count: 3}
+	if err := a.SetKeepAliveConfig(keep); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, option(t, a, syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE), 40)

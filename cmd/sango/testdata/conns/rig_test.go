@@ -1,4 +1,5 @@
-// Package conns has tests of connections as any program has them. They hold for TCP too: go test shows it.
+// Package conns has tests of connections as any program has them. They hold for TCP too: go test
+// shows it.
 package conns
 
 import (
@@ -31,11 +32,14 @@ func pathOf(t *testing.T, c net.Conn) string {
 	}
 	path := ""
 	for line := range strings.Lines(string(text)) { // ports are used again: the last one counts
-		if f := strings.SplitN(strings.TrimSpace(line), " ", 6); len(f) == 6 && f[1] == fmt.Sprint(os.Getpid()) && f[2] == "dial" {
-			// Of one over TCP the trace does not know the port.
-			if f[3] == c.LocalAddr().String() || f[4] == c.RemoteAddr().String() && strings.HasPrefix(f[5], "tcp") {
-				path = f[5]
-			}
+		f := strings.SplitN(strings.TrimSpace(line), " ", 6)
+		if len(f) < 6 || f[1] != fmt.Sprint(os.Getpid()) || f[2] != "dial" {
+			continue
+		}
+		// Of one over TCP the trace does not know the port.
+		tcp := strings.HasPrefix(f[5], "tcp") && f[4] == c.RemoteAddr().String()
+		if tcp || f[3] == c.LocalAddr().String() {
+			path = f[5]
 		}
 	}
 	if path != "" {

@@ -1,5 +1,6 @@
-// Package net stands in for package net in what package net itself imports: the library below it, which cannot import it. What has
-// to reach the system does so by way of Host, which the real package sets. What is not needed there panics.
+// Package net stands in for package net in what package net itself imports: the library below it,
+// which cannot import it. What has to reach the system does so by way of Host, which the real
+// package sets. What is not needed there panics.
 package net
 
 import (
