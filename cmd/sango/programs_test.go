@@ -33,14 +33,14 @@ func TestBuild(t *testing.T) {
 
 	// It says what it is, to people and to scanners.
 	out := in(t, "").ok("version", bin)
-	assert.Regexp(t, `^.*/hello: go1\.\S+, library sansock@\S+, patch [0-9a-f]{12}\n$`, out)
+	assert.Regexp(t, `^.*/hello: go1\.\S+, library [^@]+@\S+, patch [0-9a-f]{12}\n$`, out)
 	info, err := buildinfo.ReadFile(bin)
 	require.NoError(t, err)
 	modules := make(map[string]string)
 	for _, m := range info.Deps {
 		modules[m.Path] = m.Sum
 	}
-	assert.Contains(t, modules, "sansock")
+	assert.Contains(t, modules, library(t))
 	assert.Contains(t, modules["golang.org/x/sys"], "h1:")
 	assert.Contains(t, modules["github.com/libp2p/go-buffer-pool"], "h1:")
 
@@ -160,9 +160,9 @@ func TestUsesSansock(t *testing.T) {
 	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
 	require.NoError(t, err)
 	dir := program(t, map[string]string{
-		"go.mod": "module hello\n\ngo 1.26\n\nrequire sansock v0.0.0\n\n" +
+		"go.mod": "module hello\n\ngo 1.26\n\nrequire " + library(t) + " v0.0.0\n\n" +
 			"require (\n\tgithub.com/libp2p/go-buffer-pool v0.1.0 // indirect\n\tgolang.org/x/sys v0.50.0 // indirect\n)\n\n" +
-			"replace sansock => " + root + "\n",
+			"replace " + library(t) + " => " + root + "\n",
 		"go.sum": string(sum),
 		"main.go": strings.NewReplacer("net.Listen(", "sannet.Listen(", "net.Dial(", "sannet.Dial(",
 			`"net"`, `"sansock/sannet"`, "%T ", "", "c, b, err)", "b, err)").Replace(hello),

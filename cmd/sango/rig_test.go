@@ -116,6 +116,15 @@ func program(t *testing.T, files map[string]string) string {
 	return dir
 }
 
+// library is the path of the library's module.
+func library(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../go.mod")
+	require.NoError(t, err)
+	first, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimPrefix(first, "module ")
+}
+
 // content returns everything in a folder.
 func content(t *testing.T, dir string) map[string]string {
 	t.Helper()

@@ -73,7 +73,7 @@ var programs = []*program{
 	},
 	{
 		name: "nats-bench", title: "nats-server v2.15.3, nats bench",
-		install: []string{"github.com/nats-io/nats-server/v2@v2.15.3", "github.com/nats-io/natscli/nats@v0.4.0"},
+		install: []string{"github.com/nats-io/nats-server/v2@v2.15.3", "github.com/nats-io/natscli/nats@v0.5.1"},
 		servers: [][]string{
 			{"nats-server", "-a", "127.0.0.1", "-p", "{port1}"},
 			{"sh", "-c", "until {bin}/nats -s nats://{1} bench service serve --no-progress foo >/dev/null 2>&1; do sleep 0.1; done"},
