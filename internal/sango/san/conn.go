@@ -3,9 +3,12 @@
 package san
 
 import (
+	"errors"
 	"io"
 	"net/netip"
+	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,13 +23,20 @@ type Conn struct {
 
 	s *session.Conn
 
+	// io is held, for reading, by whoever reads or writes; who takes the connection off the SAN wakes
+	// them, and waits until all have let go.
+	io  sync.RWMutex
+	off bool // with io: it is off the SAN
+
 	mu        sync.Mutex
 	keepAlive probe.KeepAlive
 	socket    int // stands for the connection where a program wants to see a descriptor; -1: there is none yet
+	users     int // calls that use the socket
 	linger    int
 	shut      [2]bool // reading, writing were ended
 	deadlines [2]time.Time
 	state     connState
+	leaving   atomic.Bool // Detach has begun
 }
 
 // connState is how far a connection has come.
@@ -37,6 +47,10 @@ const (
 	closed             // by Close
 	detached           // off the SAN
 )
+
+// ErrDetached is the error of what is to be done to the socket by now: the connection was taken off
+// the SAN.
+var ErrDetached = errors.New("not on the SAN any more")
 
 // systemKeepAlive is what holds for a socket of which nothing was set.
 var systemKeepAlive = probe.KeepAlive{Idle: 7200 * time.Second, Interval: 75 * time.Second, Count: 9}
@@ -54,47 +68,98 @@ func newConn(r sanswitch.Result, keep *probe.KeepAlive) *Conn {
 
 func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
-// Read reads what has arrived, or waits for it.
-func (c *Conn) Read(b []byte) (int, error) { return c.s.Read(b) }
+// Read reads what has arrived, or waits for it. Where the connection is taken off the SAN
+// meanwhile, the error is ErrDetached, and nothing was read.
+func (c *Conn) Read(b []byte) (int, error) {
+	c.io.RLock()
+	defer c.io.RUnlock()
+	if c.off {
+		return 0, ErrDetached
+	}
+	n, err := c.s.Read(b)
+	return n, c.kicked(err)
+}
 
-// Write writes all of b.
-func (c *Conn) Write(b []byte) (int, error) { return c.s.Write(b) }
+// Write writes all of b. Where the connection is taken off the SAN meanwhile, the error is
+// ErrDetached, and the rest is to be written elsewhere.
+func (c *Conn) Write(b []byte) (int, error) {
+	c.io.RLock()
+	defer c.io.RUnlock()
+	if c.off {
+		return 0, ErrDetached
+	}
+	n, err := c.s.Write(b)
+	return n, c.kicked(err)
+}
+
+// kicked returns the error of a call that may have been ended by Detach.
+func (c *Conn) kicked(err error) error {
+	if err == os.ErrDeadlineExceeded && c.leaving.Load() {
+		return ErrDetached
+	}
+	return err
+}
 
 // CopyTo reads until the end, and writes everything to w. read tells that the error is that of
 // reading.
+//
+// Errors are those of w, or read, or ErrDetached, as Read has it.
 func (c *Conn) CopyTo(w io.Writer) (n int64, err error, read bool) {
-	n, err = c.s.WriteTo(w)
+	c.io.RLock()
+	defer c.io.RUnlock()
+	if c.off {
+		return 0, ErrDetached, false
+	}
+	n, err = c.s.WriteTo(leaver{c, w})
 	if re, ok := err.(*session.ReadError); ok {
-		return n, re.Err, true
+		err = c.kicked(re.Err)
+		return n, err, err != ErrDetached
 	}
 	return n, err, false
+}
+
+// leaver is a writer for CopyTo, which may wait for long, and has the connection taken off the
+// SAN then.
+type leaver struct {
+	c *Conn
+	w io.Writer
+}
+
+func (l leaver) Write(b []byte) (int, error) {
+	l.c.io.RUnlock()
+	defer l.c.io.RLock()
+	n, err := l.w.Write(b)
+	if err == nil && l.c.leaving.Load() {
+		err = ErrDetached
+	}
+	return n, err
 }
 
 // Close closes the connection.
 func (c *Conn) Close() error {
 	c.mu.Lock()
-	if c.state == open {
-		c.state = closed
+	if c.state == detached {
+		c.mu.Unlock()
+		return ErrDetached
 	}
-	if c.socket >= 0 {
-		syscall.Close(c.socket)
-		c.socket = -1
-	}
+	c.state = closed
+	c.dropSocket()
 	c.mu.Unlock()
 	return c.s.Close()
 }
 
 // Shutdown is that of a socket.
 func (c *Conn) Shutdown(how int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == detached {
+		return ErrDetached
+	}
 	if how == syscall.SHUT_RD {
-		c.mu.Lock()
 		c.shut[0] = true
-		c.mu.Unlock()
 		return c.s.CloseRead()
 	}
-	c.mu.Lock()
 	c.shut[1] = true
-	c.mu.Unlock()
 	return c.s.CloseWrite()
 }
 
@@ -102,6 +167,9 @@ func (c *Conn) Shutdown(how int) error {
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.state == detached {
+		return ErrDetached
+	}
 	c.deadlines[0] = t
 	return c.s.SetReadDeadline(t)
 }
@@ -110,6 +178,9 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.state == detached {
+		return ErrDetached
+	}
 	c.deadlines[1] = t
 	return c.s.SetWriteDeadline(t)
 }

@@ -22,8 +22,9 @@ type Detached struct {
 
 // Detach takes the connection off the SAN, for good: from then on a socket of the host carries
 // what comes and goes, and two goroutines of this process copy between that and the SAN. Nothing
-// is lost or comes twice: a Read that waits meanwhile goes on, and gets what comes next. The peer
-// notices nothing. data tells that something can be read, and so is to be found in the socket.
+// is lost or comes twice: calls that wait meanwhile end with ErrDetached, and are to go on with
+// the socket. The peer notices nothing. data tells that something can be read, and so is to be
+// found in the socket.
 func (c *Conn) Detach(data bool) (d Detached, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,19 +41,15 @@ func (c *Conn) Detach(data bool) (d Detached, err error) {
 	}
 	c.keepAlive.Set(fd)
 	c.state = detached
-	if c.socket >= 0 {
-		unix.Close(c.socket)
-		c.socket = -1
-	}
-	c.s.SetKeepAlive(c.keepAlive.Idle, c.keepAlive.Interval, c.keepAlive.Count)
-	c.s.SetWriteDeadline(time.Time{})
+	c.dropSocket()
+	c.applyKeepAlive()
+	c.clear()
 	if c.shut[0] {
 		unix.Shutdown(fd, unix.SHUT_RD)
 	}
 	if c.shut[1] {
 		unix.Shutdown(fd, unix.SHUT_WR)
 	}
-	// A Read that waits keeps its deadline, and so the copying starts over where that ends it.
 	p := &pumps{s: c.s, f: os.NewFile(uintptr(other), "tcp"), ends: make(chan struct{}, 2)}
 	go p.out()
 	go p.in()
@@ -61,6 +58,16 @@ func (c *Conn) Detach(data bool) (d Detached, err error) {
 		unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience/time.Millisecond))
 	}
 	return Detached{FD: fd, ReadDeadline: c.deadlines[0], WriteDeadline: c.deadlines[1]}, nil
+}
+
+// clear ends calls that wait on the session, which go on with the socket.
+func (c *Conn) clear() {
+	c.leaving.Store(true)
+	c.s.SetDeadline(time.Unix(1, 0))
+	c.io.Lock()
+	defer c.io.Unlock()
+	c.off = true
+	c.s.SetDeadline(time.Time{})
 }
 
 // patience is how long data that have come over the SAN may take to come through the socket.
@@ -76,22 +83,16 @@ type pumps struct {
 // in copies from the SAN to the socket.
 func (p *pumps) in() {
 	defer func() { p.ends <- struct{}{} }()
-	for {
-		_, err := p.s.WriteTo(p.f)
-		var re *session.ReadError
-		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			p.s.SetReadDeadline(time.Time{}) // it was that of a Read from before
-			continue
-		case err == nil:
-			p.shutdown(unix.SHUT_WR)
-		case errors.As(err, &re):
-			p.reset() // the peer's end is that of the socket
-		default:
-			p.s.SetLinger(0) // the program has closed the socket with data on the way
-			p.s.Close()
-		}
-		return
+	_, err := p.s.WriteTo(p.f)
+	var re *session.ReadError
+	switch {
+	case err == nil:
+		p.shutdown(unix.SHUT_WR)
+	case errors.As(err, &re):
+		p.reset() // the peer's end is that of the socket
+	default:
+		p.s.SetLinger(0) // the program has closed the socket with data on the way
+		p.s.Close()
 	}
 }
 

@@ -17,23 +17,53 @@ import (
 func (c *Conn) Control(f func(fd uintptr)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.needSocket(); err != nil {
+	fd, err := c.use(f)
+	if err != nil || c.state != open {
 		return err
 	}
-	f(uintptr(c.socket))
-	if k := probe.KeepAliveOf(c.socket); k != c.keepAlive {
+	if k := probe.KeepAliveOf(fd); k != c.keepAlive {
 		c.keepAlive = k
 		return c.applyKeepAlive()
 	}
 	return nil
 }
 
+// use calls f with the socket that stands for the connection, without mu, which it needs: f may
+// call methods of the connection. It returns the socket, which may be closed then if the state
+// says so.
+func (c *Conn) use(f func(fd uintptr)) (int, error) {
+	if err := c.needSocket(); err != nil {
+		return -1, err
+	}
+	fd := c.socket
+	c.users++
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		if c.users--; c.state != open {
+			c.dropSocket()
+		}
+	}()
+	f(uintptr(fd))
+	return fd, nil
+}
+
+// dropSocket closes the socket that stands for the connection, if nobody uses it. It needs mu.
+func (c *Conn) dropSocket() {
+	if c.socket >= 0 && c.users == 0 {
+		unix.Close(c.socket)
+		c.socket = -1
+	}
+}
+
 // needSocket makes the socket that stands for the connection. It needs mu.
 func (c *Conn) needSocket() error {
-	if c.state == closed {
+	switch {
+	case c.state == closed:
 		return errClosed
-	}
-	if c.socket >= 0 {
+	case c.state == detached:
+		return ErrDetached
+	case c.socket >= 0:
 		return nil
 	}
 	fd, err := selfConnected(c.Local.Addr().Is6())
@@ -84,6 +114,8 @@ func (c *Conn) RawRead(f func(fd uintptr) bool) (done, data bool, err error) {
 	switch at := c.deadlines[0]; {
 	case c.state == closed:
 		return false, false, errClosed
+	case c.state == detached:
+		return false, false, nil
 	case !at.IsZero() && time.Until(at) <= 0:
 		return false, false, os.ErrDeadlineExceeded
 	case data:
@@ -98,10 +130,8 @@ func (c *Conn) RawRead(f func(fd uintptr) bool) (done, data bool, err error) {
 		f(uintptr(fd)) // it cannot wait for more
 		return true, false, nil
 	}
-	if err := c.needSocket(); err != nil {
-		return false, false, err
-	}
-	return f(uintptr(c.socket)), false, nil
+	_, err = c.use(func(fd uintptr) { done = f(fd) })
+	return done, false, err
 }
 
 // ended returns a socket that has ended as the connection has.

@@ -274,3 +274,68 @@ func TestFileClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A function that sees the descriptor may use the connection.
+func TestControlCallsBack(t *testing.T) {
+	a, _ := pair(t)
+	err := raw(t, a).Control(func(fd uintptr) {
+		if err := a.SetKeepAlivePeriod(50 * time.Second); err != nil {
+			t.Error(err)
+		}
+		n, err := syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE)
+		if err != nil || n != 50 {
+			t.Error(n, err)
+		}
+		a.SetDeadline(time.Now().Add(time.Minute))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whatever is called while a copy of the descriptor is taken comes to something.
+func TestFileRaces(t *testing.T) {
+	for range 30 {
+		a, b := pair(t)
+		done := make(chan struct{}, 5)
+		for _, f := range []func(){
+			func() {
+				if f, err := a.File(); err == nil {
+					f.Close()
+				}
+			},
+			func() { a.SetReadDeadline(time.Now()) },
+			func() { a.Read(make([]byte, 1)) },
+			func() { a.CloseWrite() },
+			func() { raw(t, a).Control(func(uintptr) {}) },
+		} {
+			go func() { f(); done <- struct{}{} }()
+		}
+		for range cap(done) {
+			<-done
+		}
+		if _, err := io.ReadAll(b); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestFileOrClose(t *testing.T) {
+	for range 30 {
+		a, b := pair(t)
+		go func() {
+			if f, err := a.File(); err == nil {
+				f.Close()
+			}
+		}()
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(b); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+			t.Fatal(err)
+		}
+	}
+}

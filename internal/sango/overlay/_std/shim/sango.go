@@ -63,14 +63,23 @@ func (fd *netFD) sangoClose() (done bool, err error) {
 		fd.sango.listener.Close()
 		return false, nil
 	}
-	fd.sango.mu.Lock()
 	c := fd.sango.conn.Load()
-	fd.sango.mu.Unlock()
 	if c == nil {
 		return false, nil
 	}
+	err = c.Close()
+	if err == san.ErrDetached {
+		fd.sangoWait()
+		return false, nil
+	}
 	runtime.SetFinalizer(fd, nil)
-	return true, c.Close()
+	return true, err
+}
+
+// sangoWait waits until the connection has been taken off the SAN, which has begun.
+func (fd *netFD) sangoWait() {
+	fd.sango.mu.Lock()
+	defer fd.sango.mu.Unlock()
 }
 
 // sangoLeave takes a connection off the SAN, as a program wants its socket, or a listener, whose
@@ -93,9 +102,11 @@ func (fd *netFD) sangoLeave(data bool) error {
 	if err != nil {
 		return err
 	}
+	defer fd.sango.conn.Store(nil)
 	fd.pfd.Sysfd = d.FD
 	if err := fd.pfd.Init(fd.net, true); err != nil {
 		poll.CloseFunc(d.FD)
+		fd.pfd.Sysfd = -1 // the connection is lost
 		return err
 	}
 	if !d.ReadDeadline.IsZero() {
@@ -104,25 +115,37 @@ func (fd *netFD) sangoLeave(data bool) error {
 	if !d.WriteDeadline.IsZero() {
 		fd.pfd.SetWriteDeadline(d.WriteDeadline)
 	}
-	fd.sango.conn.Store(nil)
 	return nil
 }
 
 func (fd *netFD) sangoRead(c *san.Conn, p []byte) (int, error) {
 	n, err := c.Read(p)
 	runtime.KeepAlive(fd)
+	if err == san.ErrDetached {
+		fd.sangoWait()
+		return fd.Read(p)
+	}
 	return n, wrapSyscallError(readSyscallName, err)
 }
 
 func (fd *netFD) sangoWrite(c *san.Conn, p []byte) (int, error) {
 	n, err := c.Write(p)
 	runtime.KeepAlive(fd)
+	if err == san.ErrDetached {
+		fd.sangoWait()
+		m, err := fd.Write(p[n:])
+		return n + m, err
+	}
 	return n, wrapSyscallError(writeSyscallName, err)
 }
 
 func (fd *netFD) sangoShutdown(c *san.Conn, how int) error {
 	err := c.Shutdown(how)
 	runtime.KeepAlive(fd)
+	if err == san.ErrDetached {
+		fd.sangoWait()
+		return fd.shutdown(how)
+	}
 	return wrapSyscallError("shutdown", err)
 }
 
@@ -177,6 +200,10 @@ func (fd *netFD) sangoDeadline(t time.Time, read, write bool) (done bool, err er
 		err = c.SetWriteDeadline(t)
 	}
 	runtime.KeepAlive(fd)
+	if err == san.ErrDetached {
+		fd.sangoWait()
+		return false, nil
+	}
 	return true, err
 }
 
@@ -238,6 +265,11 @@ func sangoCopies(c *netFD, r io.Reader) bool {
 func (c *TCPConn) sangoWriteTo(s *san.Conn, w io.Writer) (int64, error) {
 	n, err, read := s.CopyTo(w)
 	runtime.KeepAlive(c.fd)
+	if err == san.ErrDetached {
+		c.fd.sangoWait()
+		m, err := c.writeTo(w)
+		return n + m, err
+	}
 	if read {
 		err = &OpError{Op: "read", Net: c.fd.net, Source: c.fd.laddr, Addr: c.fd.raddr,
 			Err: wrapSyscallError(readSyscallName, err)}

@@ -2,7 +2,10 @@
 
 package net
 
-import "runtime"
+import (
+	"internal/sango/san"
+	"runtime"
+)
 
 // sangoRaw is the syscall.RawConn of a connection that was over the SAN when it was asked for.
 type sangoRaw struct{ fd *netFD }
@@ -14,6 +17,10 @@ func (r sangoRaw) Control(f func(uintptr)) error {
 	}
 	err := c.Control(f)
 	runtime.KeepAlive(r.fd)
+	if err == san.ErrDetached {
+		r.fd.sangoWait()
+		return newRawConn(r.fd).Control(f)
+	}
 	if err != nil {
 		err = &OpError{Op: "raw-control", Net: r.fd.net, Source: nil, Addr: r.fd.laddr, Err: err}
 	}
@@ -23,7 +30,7 @@ func (r sangoRaw) Control(f func(uintptr)) error {
 func (r sangoRaw) Read(f func(uintptr) bool) error {
 	if c := r.fd.san(); c != nil {
 		done, data, err := c.RawRead(f)
-		if err == nil && !done {
+		if err == san.ErrDetached || err == nil && !done {
 			err = r.fd.sangoLeave(data)
 		}
 		runtime.KeepAlive(r.fd)
