@@ -33,7 +33,7 @@ func (p *program) build(bin string) error {
 }
 
 func install(kind, dir, pkg string) error {
-	if _, err := os.Stat(filepath.Join(dir, nameOf(pkg))); err == nil && pkg != "./drive" {
+	if _, err := os.Stat(filepath.Join(dir, nameOf(pkg))); err == nil {
 		return nil
 	}
 	cmd := exec.Command("go", "install", pkg)

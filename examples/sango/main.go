@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -66,18 +67,28 @@ func write(doc string, rounds int, rows []string) error {
 	if !ok {
 		return fmt.Errorf("%s has no heading %q", doc, strings.TrimSpace(heading))
 	}
-	table := before + heading + "\n" + fmt.Sprintf(intro, rounds) +
+	table := before + heading + "\n" + fmt.Sprintf(intro, rounds, runtime.NumCPU(), load()) +
 		"| program | works | connections over the SAN | others, and why | figure | TCP | SAN | ratio (range) |\n" +
 		"| --- | --- | --- | --- | --- | --- | --- | --- |\n" + strings.Join(rows, "\n") + "\n"
 	return os.WriteFile(doc, []byte(table), 0o666)
 }
 
-const intro = `Programs of the module proxy, unchanged, each built twice, and run between processes of one host: server, client, and what is between them,
-all over TCP, or all built by sango. Figures are the medians of %d rounds, in which both take turns; a ratio is the median of the ratios
-within the rounds, above 1 where the SAN is better. Connections are those that were dialed in one round. Made by
+const intro = `Programs of the module proxy, unchanged, each built twice, and run between processes of one host:
+server, client, and what is between them, all over TCP, or all built by sango. Figures are the
+medians of %d rounds, in which both take turns; a ratio is the median of the ratios within the
+rounds, above 1 where the SAN is better: what spans 1 shows nothing. Connections are those that were
+dialed in one round. The machine has %d cores, and had a load average of %s in the end; on one that
+is busy with other things ranges are wide. Made by
 
     go run . -doc ../../docs/sango.md
 
 in examples/sango.
 
 `
+
+// load is the load average of a minute.
+func load() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	l, _, _ := strings.Cut(string(text), " ")
+	return l
+}

@@ -90,8 +90,8 @@ var programs = []*program{
 		client: drive("dns", "{1}"), figures: driveFigures,
 	},
 	{
-		name: "prometheus", title: "Prometheus, scraping net/http every 100 ms",
-		install: []string{"github.com/prometheus/prometheus/cmd/prometheus@v0.314.0"},
+		name: "prometheus", title: "Prometheus v0.316.0, scraping net/http every 100 ms",
+		install: []string{"github.com/prometheus/prometheus/cmd/prometheus@v0.316.0"},
 		files: map[string]string{"prometheus.yml": "global:\n  scrape_interval: 100ms\n  scrape_timeout: 100ms\n" +
 			"scrape_configs:\n- job_name: drive\n  static_configs:\n  - targets: ['{2}']\n"},
 		servers: [][]string{drive("http-server", "{2}"), {"prometheus", "--config.file={dir}/prometheus.yml",
