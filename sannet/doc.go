@@ -45,7 +45,9 @@
 //     socket, and programs that find one read from it past the connection.
 //   - In a bubble of testing/synctest there is no SAN: connections go over TCP. A test may make one
 //     there, with a Switch of its own.
-//   - A Dialer or ListenConfig with a Control function stays on TCP, as such functions want to see a socket.
+//   - A Control function sees a socket that is not that of a connection over the SAN. What it sets of
+//     keep-alive is taken over. If it sets anything else that matters, such as SO_MARK, or binds it,
+//     the connection, or listener, stays on TCP, and on other systems than Linux it always does.
 //   - SetNoDelay and SetWriteBuffer change nothing: what a Write has taken is with the peer when it returns.
 //   - SetReadBuffer counts bytes of data, where the kernel counts its own memory and doubles and limits the figure.
 //   - What arrives after CloseRead is dropped, and only what came before can be read. Linux keeps it, hands it to later

@@ -34,7 +34,7 @@
 //	conn.go wait.go                a Conn, and how it waits
 //	close.go timers.go             how it ends, and what happens by itself
 //	read.go write.go buffer.go     the application's calls
-//	urgent_conn.go
+//	ready.go urgent_conn.go
 //	negotiate.go                   the exchange of hellos
 //	open.go                        a session that is being set up
 //	state.go                       hand-over: what is passed on

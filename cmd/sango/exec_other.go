@@ -1,0 +1,15 @@
+//go:build !unix
+
+package main
+
+import (
+	"os"
+	"os/exec"
+)
+
+// become runs a program, and ends as it does.
+func become(file string, args []string) error {
+	cmd := exec.Command(file, args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return cmd.Run()
+}
