@@ -14,7 +14,7 @@ import (
 func (p *Provider) canCross(c *Config) bool {
 	a := shm.Attributes()
 	return shm.Supported && p.fabric.shared && !c.SameProcess && !p.link.shaped() && p.slow == Completions{} &&
-		!p.proxy.limited && p.attr.RDMARead && !p.attr.LocalRegistration && p.attr.MaxMessage >= a.MaxMessage &&
+		!p.proxy.limited && p.appends && p.attr.RDMARead && !p.attr.LocalRegistration && p.attr.MaxMessage >= a.MaxMessage &&
 		p.attr.MaxInline >= a.MaxInline && p.attr.MaxRDMA >= a.MaxRDMA && p.attr.MaxRecvs >= a.MaxRecvs &&
 		p.attr.MaxSends >= a.MaxSends && p.attr.MaxRDMAs >= a.MaxRDMAs
 }

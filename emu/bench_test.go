@@ -86,6 +86,41 @@ func BenchmarkOneWay(b *testing.B) {
 	}
 }
 
+// BenchmarkSmall compares the ways in which 64 bytes may be on their way: as a message of their own, and behind
+// another one. The receiver takes what there is when its receives, or its one receive, are full, in the same goroutine.
+func BenchmarkSmall(b *testing.B) {
+	msg := make([]byte, 64)
+	b.Run("PostSend", func(b *testing.B) {
+		x, y := pair(b, Config{})
+		const n = 32
+		r := y.receives(n, 64)
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			if i%n == 0 && i > 0 {
+				for y.Poll(y.buf[:]) > 0 {
+					k := y.buf[0].Context
+					y.PostRecv(provider.Recv{Context: k, Buffer: r.Segment(int(k)*64, 64)})
+				}
+			}
+			x.PostSend(provider.Send{Inline: [2][]byte{msg}, Solicited: true})
+		}
+	})
+	b.Run("Append", func(b *testing.B) {
+		x, y := pair(b, Config{})
+		r, a := y.receives(1, 64<<10), x.grower()
+		b.ReportAllocs()
+		for b.Loop() {
+			if a.Append(msg) {
+				continue
+			}
+			if y.Poll(y.buf[:]) > 0 {
+				y.PostRecv(provider.Recv{Buffer: r.Segment(0, len(r.Bytes))})
+			}
+			x.PostSend(provider.Send{Inline: [2][]byte{msg}, Solicited: true, Open: true})
+		}
+	})
+}
+
 // BenchmarkStream is messages in one direction as fast as credits allow: the receiver returns half of
 // them at a time.
 func BenchmarkStream(b *testing.B) {

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"sync/atomic"
 
+	"sansock/internal/regtable"
+	"sansock/internal/ring"
 	"sansock/provider"
 )
 
@@ -37,6 +39,7 @@ type comp struct {
 	op     provider.Op
 	status provider.Status
 	urgent bool // wakes for WakeSolicited
+	open   bool // a message that may grow, see Append
 }
 
 // op is a posted operation that has not completed.
@@ -58,9 +61,10 @@ type endpoint struct {
 	started bool   // the first message has come
 	urgent  uint32 // urgent completions in comps
 	hidden  uint32 // the newest completions in comps, which are not to be seen yet
-	comps   ring[comp]
-	recvs   ring[recv]
-	table   table
+	comps   ring.Ring[comp]
+	recvs   ring.Ring[recv]
+	room    []byte // the receive of the newest open message, as far as that may fill it
+	table   regtable.Table
 	out     [provider.OpDisconnect + 1]uint32 // operations posted and not yet polled, by kind
 
 	busy       int32 // own operations under way in some goroutine
@@ -71,8 +75,8 @@ type endpoint struct {
 	released   bool
 	idle       chan struct{} // closed when one of the counts above falls: somebody waits
 	heldUrgent bool
-	held       []byte   // the first message, come before a receive was posted
-	stuck      ring[op] // operations that will never get an answer
+	held       []byte        // the first message, come before a receive was posted
+	stuck      ring.Ring[op] // operations that will never get an answer
 	// ----
 
 	wake func() // set before the first Arm
@@ -83,7 +87,6 @@ type endpoint struct {
 	attr *provider.Attributes
 	prov *Provider
 	conn *conn
-	salt uint64 // of handles
 
 	older, newer *endpoint // list of the provider's endpoints, under its mutex
 }
@@ -115,8 +118,11 @@ func (e *endpoint) RemoteAddr() netip.AddrPort { return e.conn.addr[1-e.side()] 
 
 // Extension implements provider.Endpoint.
 func (e *endpoint) Extension(id provider.GUID) (any, error) {
-	if id == provider.GUIDRDMARead && e.attr.RDMARead {
+	switch {
+	case id == provider.GUIDRDMARead && e.attr.RDMARead:
 		return provider.RDMAReader(e), nil
+	case id == provider.GUIDAppender && e.prov.appends:
+		return provider.Appender(e), nil
 	}
 	return nil, provider.StatusUnsupported
 }
@@ -144,14 +150,14 @@ func (e *endpoint) PostRecv(r provider.Recv) error {
 		e.unlock()
 		return provider.StatusQueueFull
 	}
-	i, off, ok := e.table.local(e.salt, &r.Buffer)
+	i, off, ok := e.table.Local(&r.Buffer)
 	if !ok {
 		e.unlock()
 		return provider.StatusLocal
 	}
 	e.out[provider.OpRecv]++
-	e.table.slots[i].posted++
-	e.recvs.push(recv{ctx: r.Context, off: off, size: uint32(min(len(r.Buffer.Bytes), maxMessage)), slot: i})
+	e.table.Slots[i].Posted++
+	e.recvs.Push(recv{ctx: r.Context, off: off, size: uint32(min(len(r.Buffer.Bytes), maxMessage)), slot: i})
 	if e.held == nil {
 		e.unlock()
 		return nil
@@ -166,15 +172,15 @@ func (e *endpoint) Poll(c []provider.Completion) int {
 	}
 	n := 0
 	e.lock()
-	for n < len(c) && e.comps.n > e.hidden {
-		p := e.comps.front()
+	for n < len(c) && e.comps.Len() > int(e.hidden) {
+		p := e.comps.Front()
 		c[n] = provider.Completion{Context: p.ctx, Op: p.op, Status: p.status, Len: int(p.n)}
 		n++
 		e.out[p.op]--
 		if p.urgent {
 			e.urgent--
 		}
-		e.comps.drop()
+		e.comps.Skip()
 	}
 	if e.gate&gateOver != 0 && n < len(c) && e.settled() {
 		n += e.pollEnd(c[n:])
@@ -189,17 +195,17 @@ func (e *endpoint) settled() bool { return e.busy == 0 && !e.copying }
 // pollEnd reports what the end of the connection left: operations cut short, then the end itself. They need no place
 // in the completion queue, so the end needs no memory. Called with the lock held.
 func (e *endpoint) pollEnd(c []provider.Completion) (n int) {
-	for ; n < len(c) && e.recvs.n > 0; n++ {
-		r := e.recvs.front()
+	for ; n < len(c) && e.recvs.Len() > 0; n++ {
+		r := e.recvs.Front()
 		c[n] = provider.Completion{Context: r.ctx, Op: provider.OpRecv, Status: provider.StatusAborted}
 		e.out[provider.OpRecv]--
-		e.recvs.drop()
+		e.recvs.Skip()
 	}
-	for ; n < len(c) && e.stuck.n > 0; n++ {
-		o := e.stuck.front()
+	for ; n < len(c) && e.stuck.Len() > 0; n++ {
+		o := e.stuck.Front()
 		c[n] = provider.Completion{Context: o.ctx, Op: o.op, Status: provider.StatusAborted}
 		e.out[o.op]--
-		e.stuck.drop()
+		e.stuck.Skip()
 	}
 	if n < len(c) && e.disc == discPending {
 		c[n] = provider.Completion{Op: provider.OpDisconnect, Status: e.cause}
@@ -239,15 +245,15 @@ func (e *endpoint) waiting(w provider.Wake) bool {
 	if w == provider.WakeNone {
 		return false
 	}
-	if e.gate&gateOver != 0 && e.settled() && (e.recvs.n > 0 || e.stuck.n > 0 || e.disc == discPending) {
+	if e.gate&gateOver != 0 && e.settled() && (e.recvs.Len() > 0 || e.stuck.Len() > 0 || e.disc == discPending) {
 		return true
 	}
-	seen := e.comps.n - e.hidden
+	seen := e.comps.Len() - int(e.hidden)
 	if w == provider.WakeAny || e.urgent == 0 || e.hidden == 0 {
 		return seen > 0 && (w == provider.WakeAny || e.urgent > 0)
 	}
 	for i := range seen {
-		if e.comps.at(i).urgent {
+		if e.comps.At(i).urgent {
 			return true
 		}
 	}
@@ -275,7 +281,7 @@ func (e *endpoint) signal() {
 
 // push reports a completion, and whether to call callWake. Called with the lock held.
 func (e *endpoint) push(c comp) bool {
-	e.comps.push(c)
+	e.comps.Push(c)
 	if c.urgent {
 		e.urgent++
 	}
@@ -311,8 +317,8 @@ func (e *endpoint) Close() error {
 	}
 	if first {
 		e.held = nil
-		if e.slow != nil && e.slow.timer != nil {
-			e.slow.timer.Stop()
+		if e.slow != nil {
+			e.slow.alarm.Stop()
 		}
 		e.release()
 	}

@@ -3,6 +3,8 @@ package emu
 import (
 	"time"
 
+	"sansock/internal/alarm"
+	"sansock/internal/regtable"
 	"sansock/provider"
 )
 
@@ -15,19 +17,22 @@ type Completions struct {
 // slow holds the completions of one endpoint back. The endpoint's mutex guards it.
 type slow struct {
 	Completions
-	timer *time.Timer
+	alarm alarm.Alarm
 	set   bool
+	fires func() // what the alarm calls
 }
 
-// newSlow returns nil where nothing is held back.
-func newSlow(c Completions) *slow {
+// newSlow is for e. It returns nil where nothing is held back.
+func newSlow(c Completions, e *endpoint) *slow {
 	if c.Delay <= 0 {
 		if c.Batch <= 1 {
 			return nil
 		}
 		c.Delay = time.Millisecond
 	}
-	return &slow{Completions: c}
+	s := &slow{Completions: c}
+	s.fires = func() { s.fire(e) }
+	return s
 }
 
 // hold hides the completion that has just been queued, or shows all when the batch is full. It reports whether to call
@@ -42,11 +47,7 @@ func (s *slow) hold(e *endpoint, urgent bool) bool {
 	}
 	if !s.set {
 		s.set = true
-		if s.timer == nil {
-			s.timer = time.AfterFunc(s.Delay, func() { s.fire(e) })
-		} else {
-			s.timer.Reset(s.Delay)
-		}
+		s.alarm.Set(s.Delay, s.fires)
 	}
 	return false
 }
@@ -67,8 +68,8 @@ func (e *endpoint) reveal() bool {
 		return false
 	}
 	urgent := false
-	for i := e.comps.n - e.hidden; i < e.comps.n; i++ {
-		urgent = urgent || e.comps.at(i).urgent
+	for i := e.comps.Len() - int(e.hidden); i < e.comps.Len(); i++ {
+		urgent = urgent || e.comps.At(i).urgent
 	}
 	e.hidden = 0
 	return e.rouse(urgent)
@@ -121,8 +122,11 @@ func (k knobbed) Deregister(h provider.Handle) error {
 // Extension implements provider.Endpoint.
 func (k knobbed) Extension(id provider.GUID) (any, error) {
 	x, err := k.endpoint.Extension(id)
-	if id == provider.GUIDRDMARead && err == nil {
+	switch {
+	case id == provider.GUIDRDMARead && err == nil:
 		return provider.RDMAReader(k), nil
+	case id == provider.GUIDAppender:
+		return nil, provider.StatusUnsupported // what Append adds would get round the knobs
 	}
 	return x, err
 }
@@ -141,7 +145,7 @@ func (k knobbed) PostSend(s provider.Send) error {
 	if err := e.prov.faults.at(StepPostSend); err != nil {
 		return err
 	}
-	p := parcel{from: e, kind: provider.OpSend, ctx: s.Context, slot: none, inline: s.IsInline(), solicited: s.Solicited}
+	p := parcel{from: e, kind: provider.OpSend, ctx: s.Context, slot: regtable.None, inline: s.IsInline(), solicited: s.Solicited}
 	p.fail = provider.StatusOf(e.prov.faults.at(StepTransfer))
 	l := e.egress()
 	if l == nil && p.fail == provider.StatusOK {
@@ -287,7 +291,7 @@ func (p *Provider) Stats() Stats {
 	for _, e := range p.endpoints() {
 		s.Endpoints++
 		e.lock()
-		s.Registrations += int(e.table.live)
+		s.Registrations += e.table.Len()
 		e.unlock()
 	}
 	return s

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"sansock/internal/alarm"
+	"sansock/internal/ring"
 	"sansock/provider"
 )
 
@@ -47,12 +49,13 @@ type link struct {
 
 	mu      sync.Mutex // a leaf: not held while a parcel is delivered
 	settled sync.Cond  // running has fallen
-	queue   ring[parcel]
+	queue   ring.Ring[parcel]
 	inline  int       // inline messages in queue
 	free    time.Time // when the sender has sent what is queued
-	timer   *time.Timer
-	active  bool // the timer is set, or run is
-	running int  // parcels being delivered
+	alarm   alarm.Alarm
+	fires   func() // what it calls
+	active  bool   // the alarm is set, or run is
+	running int    // parcels being delivered
 	flushed bool
 	spare   [][]byte // buffers of inline messages that have arrived
 }
@@ -76,6 +79,7 @@ func (l *link) buffer() []byte {
 func newLink(l Link, from *endpoint) *link {
 	x := &link{Link: l, to: from.peer}
 	x.settled.L = &x.mu
+	x.fires = x.fire
 	return x
 }
 
@@ -101,7 +105,7 @@ func (l *link) send(p parcel, size int) provider.Status {
 		l.free = l.free.Add(time.Duration(float64(size) / float64(l.Bandwidth) * float64(time.Second)))
 	}
 	p.due = l.free.Add(l.Latency)
-	l.queue.push(p)
+	l.queue.Push(p)
 	if l.active {
 		l.mu.Unlock()
 	} else {
@@ -111,21 +115,17 @@ func (l *link) send(p parcel, size int) provider.Status {
 	return provider.StatusOK
 }
 
-// fire is what the timer calls.
+// fire is what the alarm calls.
 func (l *link) fire() {
 	l.mu.Lock()
 	l.run()
 }
 
-// run delivers what is due, and sets the timer for the rest. Called with mu held, which it releases.
+// run delivers what is due, and sets the alarm for the rest. Called with mu held, which it releases.
 func (l *link) run() {
-	for l.queue.n > 0 && !l.flushed {
-		if d := time.Until(l.queue.front().due); d > 0 {
-			if l.timer == nil {
-				l.timer = time.AfterFunc(d, l.fire)
-			} else {
-				l.timer.Reset(d)
-			}
+	for l.queue.Len() > 0 && !l.flushed {
+		if d := time.Until(l.queue.Front().due); d > 0 {
+			l.alarm.Set(d, l.fires)
 			l.mu.Unlock()
 			return
 		}
@@ -137,9 +137,7 @@ func (l *link) run() {
 
 // step delivers the first parcel. Called with mu held, which it releases meanwhile.
 func (l *link) step() {
-	p := *l.queue.front()
-	*l.queue.front() = parcel{}
-	l.queue.drop()
+	p := l.queue.Pop()
 	if p.inline {
 		l.inline--
 	}
@@ -154,19 +152,17 @@ func (l *link) step() {
 	l.settled.Broadcast()
 }
 
-// flush delivers everything at once, now and from now on. With inOrder it waits for the parcel that the timer is
+// flush delivers everything at once, now and from now on. With inOrder it waits for the parcel that the alarm is
 // delivering, and so cannot be called by a delivery itself; without, nothing can arrive any more anyway.
 func (l *link) flush(inOrder bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.flushed = true
-	if l.timer != nil {
-		l.timer.Stop()
-	}
+	l.alarm.Stop()
 	for {
 		if inOrder && l.running > 0 {
 			l.settled.Wait()
-		} else if l.queue.n > 0 {
+		} else if l.queue.Len() > 0 {
 			l.step()
 		} else {
 			return
@@ -182,7 +178,7 @@ func (p *parcel) arrive() provider.Status {
 	case p.fail != provider.StatusOK:
 		st = p.fail
 	case p.kind == provider.OpSend:
-		st = peer.deliver(p.body, nil, p.solicited)
+		st = peer.deliver(p.body, nil, p.solicited, false)
 	case p.kind == provider.OpRead && !p.answer:
 		p.answer = true
 		return peer.egress().send(*p, len(p.rdma.Local.Bytes))

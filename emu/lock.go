@@ -73,7 +73,7 @@ func (e *endpoint) lockSlow() {
 func (e *endpoint) unlock() {
 	d := e.delta - lockHeld
 	e.delta = 0
-	some := e.comps.n > e.hidden || e.gate&gateOver != 0
+	some := e.comps.Len() > int(e.hidden) || e.gate&gateOver != 0
 	if some != (e.state.Load()&lockSome != 0) {
 		if some {
 			d += lockSome

@@ -47,6 +47,9 @@ type Config struct {
 	MaxRDMAs      int // 256
 	Buffered      int // 128 KiB; negative: no preference
 
+	// NoAppend leaves the extension provider.Appender out.
+	NoAppend bool
+
 	// NoRDMARead leaves the extension out, and memory cannot be exposed for reading.
 	NoRDMARead bool
 
@@ -76,6 +79,7 @@ type Provider struct {
 	name     string
 	fabric   *Fabric
 	attr     provider.Attributes
+	appends  bool // has the extension
 	prefixes func() ([]netip.Prefix, error)
 	proxy    *proxy
 	link     Link
@@ -102,6 +106,7 @@ func New(c Config) (*Provider, error) {
 	p := &Provider{
 		name:      c.Name,
 		fabric:    c.Fabric,
+		appends:   !c.NoAppend,
 		prefixes:  c.Prefixes,
 		proxy:     newProxy(c.Memory),
 		link:      c.Link,
@@ -360,7 +365,7 @@ func connect(dialer, listener *Provider, from, to netip.AddrPort) (*endpoint, *e
 	for i, p := range [2]*Provider{dialer, listener} {
 		e := &c.ends[i]
 		e.peer, e.conn, e.prov, e.attr = &c.ends[1-i], c, p, &p.attr
-		e.salt, e.slow = rand.Uint64(), newSlow(p.slow)
+		e.table.Salt, e.slow = rand.Uint64(), newSlow(p.slow, e)
 	}
 	if dialer.link.shaped() || listener.link.shaped() {
 		for i, p := range [2]*Provider{dialer, listener} {

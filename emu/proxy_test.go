@@ -1,6 +1,7 @@
 package emu
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -89,7 +90,7 @@ func TestNarrowDevice(t *testing.T) {
 func TestAbsurdSizes(t *testing.T) {
 	for _, m := range []Memory{{}, {LowMemory: 1 << 20}, {MaxRegistrations: 1}} {
 		x, _ := pair(t, Config{Memory: m})
-		for _, n := range []int{-1, maxCommon + 1, 1 << 62} {
+		for _, n := range []int{-1, maxCommon + 1, math.MaxInt} {
 			_, err := x.Allocate(n)
 			require.Equal(t, provider.StatusNoMemory, err)
 		}

@@ -1,6 +1,9 @@
 package emu
 
-import "sansock/provider"
+import (
+	"sansock/internal/regtable"
+	"sansock/provider"
+)
 
 const (
 	// copyUnderLock is the longest message that is copied with the receiver's lock held: up to there the copy is
@@ -32,22 +35,25 @@ func (e *endpoint) PostSend(s provider.Send) error {
 	}
 	p := e.peer
 	p.lock()
-	if p.recvs.n == 0 || p.gate != 0 || n > copyUnderLock || p.copying {
+	if p.recvs.Len() == 0 || p.gate != 0 || n > copyUnderLock || p.copying {
 		p.unlock()
 		return e.sendInline(&s)
 	}
-	r := p.recvs.front()
+	r := p.recvs.Front()
 	if n > int(r.size) {
 		p.unlock()
 		return e.sendInline(&s)
 	}
-	b := &p.table.slots[r.slot]
-	k := copy(b.bytes[r.off:], s.Inline[0])
-	copy(b.bytes[r.off+k:], s.Inline[1])
-	b.posted--
+	b := &p.table.Slots[r.slot]
+	k := copy(b.Bytes[r.off:], s.Inline[0])
+	copy(b.Bytes[r.off+k:], s.Inline[1])
+	b.Posted--
 	p.started = true
-	c := comp{ctx: r.ctx, n: uint32(n), op: provider.OpRecv, urgent: s.Solicited}
-	p.recvs.drop()
+	c := comp{ctx: r.ctx, n: uint32(n), op: provider.OpRecv, urgent: s.Solicited, open: s.Open}
+	if s.Open {
+		p.room = growing(b, r, e)
+	}
+	p.recvs.Skip()
 	wake := p.push(c)
 	p.unlock()
 	if wake {
@@ -58,7 +64,7 @@ func (e *endpoint) PostSend(s provider.Send) error {
 
 // sendInline is PostSend where it is not simple.
 func (e *endpoint) sendInline(s *provider.Send) error {
-	st := e.peer.deliver(s.Inline[0], s.Inline[1], s.Solicited)
+	st := e.peer.deliver(s.Inline[0], s.Inline[1], s.Solicited, s.Open)
 	switch st {
 	case provider.StatusOK:
 		return nil
@@ -102,22 +108,22 @@ func (e *endpoint) begin(s *provider.Segment, kind provider.Op, need bool) (int3
 	e.lock()
 	defer e.unlock()
 	if st := e.refusal(); st != provider.StatusOK {
-		return none, st
+		return regtable.None, st
 	}
 	if kind == provider.OpSend {
 		if e.out[provider.OpSend] >= uint32(e.attr.MaxSends) {
-			return none, provider.StatusQueueFull
+			return regtable.None, provider.StatusQueueFull
 		}
 	} else if e.out[provider.OpWrite]+e.out[provider.OpRead] >= uint32(e.attr.MaxRDMAs) {
-		return none, provider.StatusQueueFull
+		return regtable.None, provider.StatusQueueFull
 	}
-	i := int32(none)
+	i := int32(regtable.None)
 	if need || s.Handle != 0 {
 		var ok bool
-		if i, _, ok = e.table.local(e.salt, s); !ok {
-			return none, provider.StatusLocal
+		if i, _, ok = e.table.Local(s); !ok {
+			return regtable.None, provider.StatusLocal
 		}
-		e.table.slots[i].posted++
+		e.table.Slots[i].Posted++
 	}
 	e.out[kind]++
 	e.busy++
@@ -130,13 +136,13 @@ func (e *endpoint) end(ctx uint64, slot int32, kind provider.Op, st provider.Sta
 	e.lock()
 	e.busy--
 	if st == statusLost {
-		e.stuck.push(op{ctx, slot, kind})
+		e.stuck.Push(op{ctx, slot, kind})
 		e.ending()
 		e.unlock()
 		return nil
 	}
-	if slot != none {
-		e.table.slots[slot].posted--
+	if slot != regtable.None {
+		e.table.Slots[slot].Posted--
 	}
 	var err error
 	wake := false
@@ -180,12 +186,12 @@ func (e *endpoint) sendLocal(s *provider.Send) error {
 	if err != nil {
 		return err
 	}
-	return e.end(s.Context, i, provider.OpSend, e.peer.deliver(s.Local.Bytes, nil, s.Solicited))
+	return e.end(s.Context, i, provider.OpSend, e.peer.deliver(s.Local.Bytes, nil, s.Solicited, s.Open))
 }
 
 // deliver puts a message, a and b after each other, into the first receive of e, the receiving end. The answer is
 // StatusOK, StatusDisconnected where e takes nothing, statusLost, or the status with which the connection must end.
-func (e *endpoint) deliver(a, b []byte, solicited bool) provider.Status {
+func (e *endpoint) deliver(a, b []byte, solicited, open bool) provider.Status {
 	n := len(a) + len(b)
 	e.lock()
 	for e.copying && e.gate == 0 {
@@ -199,7 +205,7 @@ func (e *endpoint) deliver(a, b []byte, solicited bool) provider.Status {
 		}
 		return provider.StatusDisconnected
 	}
-	if e.recvs.n == 0 {
+	if e.recvs.Len() == 0 {
 		hold := !e.started && n <= provider.MaxFirstMessage
 		if hold {
 			e.held = append(append(make([]byte, 0, max(n, 1)), a...), b...)
@@ -213,12 +219,12 @@ func (e *endpoint) deliver(a, b []byte, solicited bool) provider.Status {
 		return provider.StatusNotReady
 	}
 	e.started = true
-	r := *e.recvs.front()
-	e.recvs.drop()
-	s := &e.table.slots[r.slot]
+	r := *e.recvs.Front()
+	e.recvs.Skip()
+	s := &e.table.Slots[r.slot]
 	c := comp{ctx: r.ctx, n: uint32(n), op: provider.OpRecv, urgent: solicited}
 	st := provider.StatusOK
-	switch dst := s.bytes[r.off : r.off+int(r.size)]; {
+	switch dst := s.Bytes[r.off : r.off+int(r.size)]; {
 	case n > len(dst):
 		st = provider.StatusTooLong
 		c.n, c.status, c.urgent = 0, st, true
@@ -235,7 +241,10 @@ func (e *endpoint) deliver(a, b []byte, solicited bool) provider.Status {
 		e.copying = false
 		e.signal()
 	}
-	e.table.slots[r.slot].posted--
+	e.table.Slots[r.slot].Posted--
+	if open && st == provider.StatusOK {
+		c.open, e.room = true, growing(&e.table.Slots[r.slot], &r, e.peer)
+	}
 	wake := e.push(c) // if the connection has ended meanwhile, report is still to come, as shut waits for copying
 	e.unlock()
 	if wake {
@@ -248,16 +257,16 @@ func (e *endpoint) deliver(a, b []byte, solicited bool) provider.Status {
 func (e *endpoint) deliverHeld() error {
 	m := e.held
 	e.held = nil
-	r := *e.recvs.front()
-	e.recvs.drop()
-	s := &e.table.slots[r.slot]
-	s.posted--
+	r := *e.recvs.Front()
+	e.recvs.Skip()
+	s := &e.table.Slots[r.slot]
+	s.Posted--
 	c := comp{ctx: r.ctx, n: uint32(len(m)), op: provider.OpRecv, urgent: e.heldUrgent}
 	short := len(m) > int(r.size)
 	if short {
 		c.n, c.status, c.urgent = 0, provider.StatusTooLong, true
 	} else {
-		copy(s.bytes[r.off:], m)
+		copy(s.Bytes[r.off:], m)
 	}
 	wake := e.push(c)
 	e.unlock()
@@ -309,14 +318,14 @@ func (e *endpoint) reach(r *provider.RDMA, kind provider.Op) provider.Status {
 		}
 		return provider.StatusDisconnected
 	}
-	i, ok := e.table.remote(&r.Remote, right, r.Offset, len(local))
+	i, ok := e.table.Remote(regtable.Words(&r.Remote), right, r.Offset, len(local))
 	if !ok {
 		e.unlock()
 		return provider.StatusAccess
 	}
-	s := &e.table.slots[i]
-	mem := s.bytes[r.Offset:][:len(local)]
-	s.access++
+	s := &e.table.Slots[i]
+	mem := s.Bytes[r.Offset:][:len(local)]
+	s.Access++
 	e.access++
 	e.unlock()
 
@@ -341,13 +350,13 @@ func (e *endpoint) reach(r *provider.RDMA, kind provider.Op) provider.Status {
 			st = provider.StatusAborted
 			break
 		}
-		if e.table.slots[i].state != slotLive {
+		if e.table.Slots[i].State != regtable.Live {
 			st = provider.StatusAccess
 			break
 		}
 		e.unlock()
 	}
-	e.table.slots[i].access--
+	e.table.Slots[i].Access--
 	e.access--
 	e.signal()
 	e.unlock()

@@ -74,8 +74,12 @@ var GUIDAppender = GUID{0x3D, 0x7A, 0x51, 0xC4, 0x90, 0xE2, 0x4B, 0x0F, 0xB6, 0x
 type Appender interface {
 	// Append adds p to the message that this endpoint has sent last, and reports whether it did. It does not where that
 	// message was not sent with Send.Open, its receive has no room for p, the peer has taken it, the connection
-	// has ended, or for reasons of the provider's own; then nothing has changed. The peer's completion has the
-	// length of the whole message. Nobody is woken, as the message itself has done that. p may be used again.
+	// has ended, or for reasons of the provider's own; then the message has not changed. The peer's completion has the
+	// length of the whole message, which proves that every RDMA write posted before the Append is in place.
+	// Nobody is woken, as the message itself has done that. p may be used again.
+	//
+	// An Append that comes while the peer takes the message may change bytes of the receive behind the message, a
+	// little later, too. So the rest of a receive is of no use until the next message has been taken.
 	Append(p []byte) bool
 
 	// Unread says whether the application has yet to read bytes that this end has taken. Nobody asks while this process lives.

@@ -95,6 +95,31 @@ func (r *childRoot) Listen(san bool, network, address string) (net.Listener, err
 // AtRest reports whether every other call in the child waits for something.
 func (r *childRoot) AtRest() bool { return atRest() }
 
+// Leave waits for a connection, writes that many times n bytes, closes the connection if closed, and ends the process.
+func (r *childRoot) Leave(san bool, times, n int, closed bool) (net.Addr, error) {
+	l, err := r.Listen(san, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		c, err := l.Accept()
+		for range times {
+			if err == nil {
+				_, err = c.Write(make([]byte, n))
+			}
+		}
+		if err == nil && closed {
+			err = c.Close()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}()
+	return l.Addr(), nil
+}
+
 // Exhaust leaves the child without descriptors, or gives it back what it had.
 func (r *childRoot) Exhaust(on bool) error { return exhaust(on) }
 

@@ -8,15 +8,19 @@
 // Servers and clients that bring their own connections need no more than that:
 //
 //	http.Serve(l, handler)
-//	http.Transport{DialContext: sannet.DialContext}
+//
+// For clients of HTTP there is package sanhttp.
 //
 // A connection over TCP is a *net.TCPConn, one over the SAN a *Conn. InfoOf tells which it is, and why.
 //
-// The environment variable SANNET_PROVIDERS lists the SANs to use, in order of preference: "emu" is the emulated SAN,
-// between the programs of one user on this host (within one process where that is not Linux), and the default; "ofi" is
-// real fabrics, with the build tag of that name, which adds it to the default; "none" is TCP alone. It is read once, at
-// first use. What cannot be opened is left out: Info.Err, and errors on the network "san", say why. A program that
-// wants to choose by itself sets the field Switch of Dialer and ListenConfig.
+// The environment variable SANNET_PROVIDERS lists the SANs to use, in order of preference: "emu"
+// is the emulated SAN, between the programs of one user on this host (within one process where
+// that is not Linux), and the default; "ofi" is real fabrics, with the build tag of that name,
+// which adds it to the default; "none" is TCP alone. It is read once, at first use. What cannot
+// be opened is left out: Providers tells which there are, and why there are no others, and so do
+// Info.Err, errors on the network "san", and a line in the log where SANNET_PROVIDERS has asked
+// for it. A program that wants to choose by itself sets the field Switch of Dialer and
+// ListenConfig.
 //
 // # Without a copy
 //
@@ -39,6 +43,8 @@
 //   - A listener for TCP networks is a *Listener, also where it takes TCP alone, and no *net.TCPListener.
 //   - There are no SyscallConn, File and MultipathTCP, and a Listener has no SyscallConn, File and AcceptTCP: there is no
 //     socket, and programs that find one read from it past the connection.
+//   - In a bubble of testing/synctest there is no SAN: connections go over TCP. A test may make one
+//     there, with a Switch of its own.
 //   - A Dialer or ListenConfig with a Control function stays on TCP, as such functions want to see a socket.
 //   - SetNoDelay and SetWriteBuffer change nothing: small writes that come faster than they are read are gathered, never more than
 //     one message of them, and only while the peer's reader has something left to read, or does not read.

@@ -65,8 +65,9 @@ func (e countEnd) endCase() endCase {
 				a.conn = c
 				a.wait()
 				a.tell(e.round(a))
+				a.conn.Close() // if it has not
 			}
-			a.conns = nil // they are closed
+			a.conns = nil
 			a.end()
 		},
 		witness: func(w *witness) {

@@ -106,7 +106,9 @@ func (d *Dialer) Resume(ctx context.Context, state []byte) (*Conn, error) {
 	if h.keepAlive.Enable {
 		c.SetKeepAliveConfig(h.keepAlive)
 	} else {
+		c.mu.Lock()
 		c.keepAlive = h.keepAlive
+		c.mu.Unlock()
 	}
 	return c, nil
 }

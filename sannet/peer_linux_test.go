@@ -1,6 +1,7 @@
 package sannet_test
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"syscall"
@@ -78,5 +79,51 @@ func TestPeerStops(t *testing.T) {
 			assert.ErrorIs(t, err, syscall.ECONNRESET)
 			end.Close()
 		})
+	}
+}
+
+// TestPeerDies: what a process had written before it was killed is read, and then the end, as with TCP.
+func TestPeerDies(t *testing.T) {
+	c, end, other := remotePair(t)
+	_, err := end.Write([]byte("last words"))
+	require.NoError(t, err)
+	other.gone = true
+	require.NoError(t, other.cmd.Process.Kill())
+	got, err := io.ReadAll(c)
+	assert.Equal(t, "last words", string(got))
+	assert.NoError(t, err)
+	_, err = c.Write([]byte("x"))
+	assert.NoError(t, err)
+	_, err = c.Write([]byte("x"))
+	assert.ErrorIs(t, err, syscall.EPIPE)
+}
+
+// TestPeerLeaves: a process that ends right after it has written has delivered that, whether it has closed the connection
+// or not.
+func TestPeerLeaves(t *testing.T) {
+	for _, san := range []bool{false, true} {
+		network := map[bool]string{false: "tcp", true: "san"}[san]
+		for _, closed := range []bool{true, false} {
+			sizes := [][2]int{{2000, 100}, {33, 33}, {1, 100_000}, {50, 10_000}}
+			if !san {
+				sizes = sizes[:1] // a process each takes time
+			}
+			for _, size := range sizes {
+				t.Run(fmt.Sprint(san, closed, size), func(t *testing.T) {
+					other := startChild(t)
+					other.gone = true
+					v := other.call(0, "Leave", san, size[0], size[1], closed)
+					require.NoError(t, v[1].(wireError).error())
+					c, err := dialWith(newSwitch(t, san))(t.Context(), sannet.Dialer{}, network, v[0].(wireAddr).addr().String())
+					require.NoError(t, err)
+					defer c.Close()
+					_, over := c.(*sannet.Conn)
+					assert.Equal(t, san, over)
+					n, err := io.Copy(io.Discard, c)
+					assert.NoError(t, err)
+					assert.EqualValues(t, size[0]*size[1], n)
+				})
+			}
+		}
 	}
 }

@@ -8,18 +8,18 @@ import (
 
 // audit checks that no credit is lost or made: each receive buffer that end r has posted is either a credit of its
 // peer s, or owed, or on its way as a credit, or about to be taken by a message on its way.
-func audit(w *fakeWire, ends [2]*modelEnd) error {
+func audit(w *fakeWire, ends [2]*modelEnd, moved ...int) error {
 	for i, r := range ends {
 		s := ends[1-i]
-		if err := sane(&r.core); err != nil {
+		if err := sane(&r.core, moved...); err != nil {
 			return fmt.Errorf("end %d: %w", i, err)
 		}
-		if r.err != nil || s.err != nil || r.done || s.done {
+		if r.err != nil || s.err != nil || isDone(&r.core) || isDone(&s.core) {
 			continue
 		}
 		posted := r.recv[0].posted + r.recv[1].posted
-		credits := s.win.credits + r.owed
-		if r.growWanted {
+		credits := s.win.credits + r.ungranted
+		if r.wanted(letterGrow) || r.wanted(letterShrink) {
 			credits += r.recv[r.cur].count
 		}
 		grants := func(b []byte) {

@@ -46,15 +46,21 @@ func (b *Buffer) release() {
 	c := b.c
 	c.lock()
 	defer c.unlock()
-	switch {
-	case b.region.Handle != 0:
+	if b.region.Handle != 0 {
 		b.ep.Deregister(b.region.Handle)
-	case b.ep == c.ep:
-		c.core.returned(b.it)
-	default:
-		c.moved.returned(b.ep, b.it)
+	} else {
+		c.returned(b.ep, b.it)
 	}
 	b.data, b.region, b.it = nil, provider.Region{}, item{gen: -1}
+}
+
+// returned takes back a piece of ep's, which may be an endpoint from before a hand-over. It needs mu.
+func (c *Conn) returned(ep provider.Endpoint, it item) {
+	if ep == c.ep || it.gen < 0 {
+		c.core.returned(it)
+	} else {
+		c.move.returned(ep, it)
+	}
 }
 
 // NewBuffer returns a Buffer of n bytes that WriteBuffer sends without a copy on this side. Where the provider has no
@@ -90,13 +96,14 @@ func (c *Conn) WriteBuffer(b *Buffer, n int) (int, error) {
 	p := b.data[:n]
 	c.lock()
 	defer c.unlock()
-	c.writing.begin(&c.mu)
-	defer c.writing.end()
-	c.core.calm = false
-	if err := c.start(&c.wdl); err != nil {
+	c.wr.callLock.lock(&c.mu)
+	defer c.wr.callLock.unlock()
+	c.core.fast = false
+	if err := c.start(&c.wr); err != nil {
 		return 0, err
 	}
 	if b.ep == c.ep && b.region.Handle != 0 {
+		c.core.pump() // letters leave before data
 		c.core.out.buffer = b.region.Handle
 		defer func() { c.core.out.buffer = 0 }()
 		if c.core.sendBuffer(b.region, n) {
@@ -109,9 +116,7 @@ func (c *Conn) WriteBuffer(b *Buffer, n int) (int, error) {
 
 // bufferSent waits until the provider is done with the memory of a message. It needs mu.
 func (c *Conn) bufferSent(n int) (int, error) {
-	for c.core.buffer == bufferOut && !c.epClosed {
-		c.sleepUntil(&c.wr, &deadlineNever)
-	}
+	c.sleepUntil(&c.wr.waiter, &deadlineNever, func() bool { return c.core.buffer != bufferOut })
 	c.core.buffer = bufferNone
 	return n, nil
 }
@@ -132,9 +137,9 @@ func (c *Conn) ReadBuffer() (*Buffer, error) {
 
 // piece takes the next piece of the stream, waiting for it. It needs mu.
 func (c *Conn) piece() (item, error) {
-	c.reading.begin(&c.mu)
-	defer c.reading.end()
-	err := c.start(&c.rdl)
+	c.rd.callLock.lock(&c.mu)
+	defer c.rd.callLock.unlock()
+	err := c.start(&c.rd)
 	for err == nil {
 		if c.closed.Load() {
 			return item{}, net.ErrClosed
@@ -150,7 +155,7 @@ func (c *Conn) piece() (item, error) {
 			c.postRead(op)
 			continue
 		}
-		err = c.sleep(&c.rd, &c.rdl)
+		err = c.sleep(&c.rd)
 	}
 	return item{}, err
 }
@@ -183,11 +188,7 @@ func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 		}
 		total += int64(n)
 		c.lock()
-		if ep == c.ep {
-			c.core.returned(it)
-		} else {
-			c.moved.returned(ep, it)
-		}
+		c.returned(ep, it)
 		c.unlock()
 		if err != nil {
 			return total, err

@@ -708,28 +708,13 @@ func TestClosedWhileThePeerReadsNothing(t *testing.T) {
 	})
 }
 
-// Close gives small writes that are gathered a moment to leave, although nobody reads: the program may end right after.
-func TestCloseFlushes(t *testing.T) {
+// Close does not wait, whether the peer takes what was written or not.
+func TestCloseDoesNotWait(t *testing.T) {
 	inBubble(t, func(t *testing.T, c emu.Config) {
-		x, y := pair(t, c, c, session.Config{})
-		for i := range 100 {
-			_, err := x.Write(pattern(uint64(50*i), 50))
-			require.NoError(t, err)
-		}
-		require.NotZero(t, session.Held(x))
-		start := time.Now()
-		require.NoError(t, x.Close())
-		assert.Zero(t, time.Since(start), "the peer takes it")
-		assert.Zero(t, session.Held(x))
-		got, err := io.ReadAll(y)
-		assert.NoError(t, err)
-		assert.True(t, len(got) == 5000 && isPattern(got, 0))
-
-		// A peer that takes nothing does not hold it up, beside a Write that waits or not.
 		for _, waiting := range []bool{false, true} {
-			x, _ = pair(t, c, c, session.Config{ReadBuffer: 4096})
+			x, _ := pair(t, c, c, session.Config{ReadBuffer: 4096})
 			x.SetWriteDeadline(time.Now().Add(time.Second))
-			for err = nil; err == nil; {
+			for err := error(nil); err == nil; {
 				_, err = x.Write(make([]byte, 50))
 			}
 			wait := func() {}
@@ -741,9 +726,9 @@ func TestCloseFlushes(t *testing.T) {
 				})
 				synctest.Wait()
 			}
-			start = time.Now()
+			start := time.Now()
 			require.NoError(t, x.Close())
-			assert.Equal(t, session.FlushTimeout, time.Since(start))
+			assert.Zero(t, time.Since(start))
 			wait()
 		}
 	})

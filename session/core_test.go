@@ -23,7 +23,7 @@ func TestDataUsesCreditsDownToTheReserve(t *testing.T) {
 	d := newDuo(t, noGrow(), noGrow())
 	c := d.c[0]
 	require.Equal(t, idleReceives-2, c.win.credits, "those of offer and ready are owed")
-	big := stream(0, 0, 100<<10)
+	big := streamBytes(0, 0, 100<<10)
 	n := d.write(0, big)
 	assert.Equal(t, (idleReceives-2-reserve)*(minBuffer-headerSize), n)
 	assert.Equal(t, reserve, c.win.credits)
@@ -37,7 +37,7 @@ func TestDataUsesCreditsDownToTheReserve(t *testing.T) {
 	assert.Equal(t, 1, c.win.credits)
 	d.settle()
 	assert.Equal(t, 5, c.win.credits, "what a control message cost at the bottom is paid back at once")
-	assert.True(t, d.c[1].peerStuck)
+	assert.True(t, d.c[1].peerBlocked)
 	assert.Equal(t, n, d.c[1].queued)
 
 	// What is read is credited when half of the buffers is owed.
@@ -49,7 +49,7 @@ func TestDataUsesCreditsDownToTheReserve(t *testing.T) {
 	assert.Equal(t, 5, c.win.credits)
 	assert.Equal(t, big[240:n], d.read(1, 1<<20))
 	d.settle()
-	assert.Equal(t, idleReceives, c.win.credits+d.c[1].owed, "nothing is lost")
+	assert.Equal(t, idleReceives, c.win.credits+d.c[1].ungranted, "nothing is lost")
 	d.finish()
 }
 
@@ -60,13 +60,13 @@ func TestControlLeavesTheLastCredit(t *testing.T) {
 		c.ping()
 	}
 	assert.Equal(t, 1, c.win.credits)
-	c.owed = idleReceives / 2
+	c.ungranted = idleReceives / 2
 	c.creditIfDue()
 	assert.Zero(t, c.win.credits, "kindCredit may take it")
-	c.owed = idleReceives
+	c.ungranted = idleReceives
 	c.creditIfDue()
 	assert.Zero(t, c.win.credits, "without a credit nothing is sent")
-	assert.Equal(t, idleReceives, c.owed)
+	assert.Equal(t, idleReceives, c.ungranted)
 }
 
 // Two sides that both have little to say do not keep each other busy.
@@ -116,54 +116,205 @@ func TestWindow(t *testing.T) {
 	assert.ErrorIs(t, w.resize(6, 256), ErrProtocol, "too many sizes at a time")
 }
 
-func TestSmallWritesGather(t *testing.T) {
+// Small writes grow the message before them until the peer takes it.
+func TestSmallWritesAppend(t *testing.T) {
 	d := newDuo(t, noGrow(), noGrow())
 	c := d.c[0]
-	sent := c.stats.MessagesSent
-	pos := 0
-	for range 100 {
-		require.Equal(t, 1, d.write(0, stream(0, pos, 1)))
-		pos++
+	sent, pos := c.sent, 0
+	write := func(n int) {
+		for range n {
+			require.Equal(t, 1, d.write(0, streamBytes(0, pos, 1)))
+			pos++
+		}
 	}
-	assert.EqualValues(t, 2, c.stats.MessagesSent-sent, "one message each until credits are short")
-	assert.Len(t, c.held, 98)
+	write(100)
+	assert.EqualValues(t, 1, c.sent-sent)
 	d.deliver(0)
-	assert.Equal(t, stream(0, 0, 2), d.read(1, 100))
+	write(100)
+	assert.EqualValues(t, 2, c.sent-sent, "the first one is taken")
 	d.settle()
-	assert.EqualValues(t, 3, c.stats.MessagesSent-sent, "credits flush the rest at once")
-	assert.Empty(t, c.held)
-	assert.Equal(t, stream(0, 2, 98), d.read(1, 100))
+	assert.Equal(t, streamBytes(0, 0, 200), d.read(1, 1000))
+
+	d.finish()
+
+	// What has no room is a message of its own, and a control message ends the growing.
+	d = newDuo(t, noGrow(), noGrow())
+	c = d.c[0]
+	sent, pos = c.sent, 0
+	write(200)
+	require.Equal(t, 100, d.write(0, streamBytes(0, 200, 100)))
+	assert.EqualValues(t, 2, c.sent-sent)
+	d.settle()
+	assert.Equal(t, streamBytes(0, 0, 300), d.read(1, 1000))
+	d.finish()
+
+	d = newDuo(t, noGrow(), noGrow())
+	c = d.c[0]
+	sent, pos = c.sent, 0
+	write(2)
+	c.ping()
+	write(2)
+	assert.EqualValues(t, 3, c.sent-sent)
+	d.settle()
+	assert.Equal(t, streamBytes(0, 0, 4), d.read(1, 1000))
+	assert.EqualValues(t, 4, c.stream.written)
+	assert.EqualValues(t, 4, d.c[1].arrived)
 	d.finish()
 }
 
-func TestGatheredBytesGoBeforeFin(t *testing.T) {
+// Without credits a message still grows, and without room nothing is taken.
+func TestAppendNeedsNoCredit(t *testing.T) {
+	d := newDuo(t, noGrow(), noGrow())
+	c := d.c[0]
+	for c.canData() {
+		d.write(0, make([]byte, 200))
+	}
+	require.False(t, c.canData())
+	assert.Equal(t, 40, d.write(0, make([]byte, 40)))
+	assert.Zero(t, d.write(0, make([]byte, 1)))
+	d.finish()
+}
+
+// A line whose other end cannot append, or take what was appended to, has a message for each write.
+func TestNoAppend(t *testing.T) {
+	few := noGrow()
+	few.MaxRecvs = 20
+	for _, a := range [][2]provider.Attributes{{few, noGrow()}, {few, few}} {
+		d := newDuo(t, a[0], a[1])
+		sent := d.c[0].sent
+		d.write(0, []byte{1})
+		d.write(0, []byte{2})
+		assert.EqualValues(t, 2, d.c[0].sent-sent)
+		d.settle()
+		assert.Equal(t, []byte{1, 2}, d.read(1, 10))
+		d.finish()
+	}
+	h := puppetHello() // without features
+	p := newPuppet(t, noGrow(), h, Config{})
+	p.c.write([]byte{1})
+	p.c.write([]byte{2})
+	hs, _ := p.heard()
+	require.Len(t, hs, 2)
+	assert.Zero(t, hs[0].flags&flagOpen)
+	p.finish()
+}
+
+// The length in the header of a message that may grow is the least; in others it is the length.
+func TestOpenMessages(t *testing.T) {
+	h := puppetHello()
+	h.features = features
+	p := newPuppet(t, noGrow(), h, Config{})
+	say := func(flags uint8, length uint32) {
+		b := encode(header{kind: kindData, flags: flags}, []byte{1, 2, 3})
+		header{kind: kindData, flags: flags, length: length}.put(b)
+		require.True(t, p.raw(b))
+		p.c.poll()
+	}
+	for _, fast := range []bool{true, false} {
+		p.c.fast = fast
+		say(flagOpen, 1)
+		p.c.fast = fast
+		say(flagOpen, 3)
+		require.NoError(t, p.c.err)
+		assert.Equal(t, 6, p.c.queued)
+		p.c.read(make([]byte, 100))
+	}
+	say(flagOpen, 4)
+	assert.ErrorIs(t, p.c.err, ErrProtocol)
+	p.finish()
+}
+
+// The provider knows whether something is unread, and is told of changes alone.
+func TestUnread(t *testing.T) {
+	d := newDuo(t, noGrow(), noGrow())
+	r, end := d.c[1], d.w.ends[1]
+	d.write(0, make([]byte, 300))
+	d.settle()
+	r.markUnread(false)
+	assert.True(t, end.unread)
+	d.read(1, 299)
+	r.markUnread(false)
+	assert.True(t, end.unread)
+	end.unread = false
+	r.markUnread(false)
+	assert.False(t, end.unread, "it is not said again")
+	d.read(1, 1)
+	r.markUnread(false)
+	assert.False(t, r.unread)
+	r.markUnread(true)
+	assert.True(t, end.unread, "as SetLinger(0) has it")
+	r.markUnread(false)
+	d.offer(0, make([]byte, 100_000))
+	r.markUnread(false)
+	assert.True(t, end.unread)
+	d.finish()
+}
+
+// The end of the peer's process looks as over TCP.
+func TestPeerExits(t *testing.T) {
+	for _, fin := range []bool{false, true} {
+		for status, want := range map[provider.Status]error{provider.StatusExited: io.EOF,
+			provider.StatusExitedUnread: syscall.ECONNRESET, provider.StatusDisconnected: syscall.ECONNRESET} {
+			d := newDuo(t, fakeAttr(), fakeAttr())
+			c := d.c[1]
+			d.write(0, []byte("last words"))
+			if fin {
+				d.c[0].closeWrite()
+			}
+			d.settle()
+			d.w.ends[1].exit(status)
+			c.poll()
+			require.True(t, isDone(c))
+			assert.Equal(t, "last words", string(d.read(1, 100)))
+			_, err := c.read(make([]byte, 1))
+			if fin {
+				want = io.EOF
+			}
+			assert.Equal(t, want, err, "%v %v", status, fin)
+			n, err := c.write([]byte{1})
+			if status == provider.StatusExited {
+				assert.Equal(t, 1, n)
+				assert.NoError(t, err, "the first one is taken")
+				_, err = c.write([]byte{1})
+			}
+			if status == provider.StatusDisconnected && fin {
+				assert.Equal(t, syscall.ECONNRESET, err, "a lost link is an error")
+			} else {
+				assert.Equal(t, syscall.EPIPE, err, "%v %v", status, fin)
+			}
+			d.finish()
+		}
+	}
+}
+
+func TestDataGoesBeforeFin(t *testing.T) {
 	d := newDuo(t, noGrow(), noGrow())
 	for i := range 50 {
-		d.write(0, stream(0, i, 1))
+		d.write(0, streamBytes(0, i, 1))
 	}
 	d.c[0].closeWrite()
 	_, err := d.c[0].write([]byte{1})
 	assert.Equal(t, syscall.EPIPE, err)
 	d.settle()
-	assert.Equal(t, stream(0, 0, 50), d.read(1, 100))
+	assert.Equal(t, streamBytes(0, 0, 50), d.read(1, 100))
 	_, err = d.c[1].read(make([]byte, 1))
 	assert.Equal(t, io.EOF, err)
 
 	// The other direction goes on.
-	d.write(1, stream(1, 0, 5))
+	d.write(1, streamBytes(1, 0, 5))
 	d.settle()
-	assert.Equal(t, stream(1, 0, 5), d.read(0, 100))
+	assert.Equal(t, streamBytes(1, 0, 5), d.read(0, 100))
 	d.finish()
 }
 
-// A program that keeps Buffers does not stop the peer, whether it has gathered bytes or waits for credits.
+// A program that keeps Buffers does not stop the peer.
 func TestLentBuffersDoNotStopThePeer(t *testing.T) {
 	for _, a := range []provider.Attributes{noGrow(), modelAttrs(5), modelAttrs(2), fakeAttr()} {
 		d := newDuo(t, a, a)
 		var kept []item
 		pos, got := 0, 0
 		for range 100 {
-			require.Equal(t, 1, d.write(0, stream(0, pos, 1)))
+			require.Equal(t, 1, d.write(0, streamBytes(0, pos, 1)))
 			pos++
 			d.settle()
 			for {
@@ -172,15 +323,7 @@ func TestLentBuffersDoNotStopThePeer(t *testing.T) {
 				if !ok {
 					break
 				}
-				require.Equal(t, stream(0, got, len(it.data)), it.data)
-				got += len(it.data)
-				kept = append(kept, it)
-				d.settle()
-			}
-			d.c[1].dryUp()
-			d.settle()
-			for it, ok, _ := d.c[1].lend(); ok; it, ok, _ = d.c[1].lend() {
-				require.Equal(t, stream(0, got, len(it.data)), it.data)
+				require.Equal(t, streamBytes(0, got, len(it.data)), it.data)
 				got += len(it.data)
 				kept = append(kept, it)
 				d.settle()
@@ -198,13 +341,13 @@ func TestCloseDeliversEverything(t *testing.T) {
 	for kind := range modelKinds {
 		a := modelAttrs(kind)
 		d := newDuo(t, a, a)
-		n := d.write(0, stream(0, 0, 600))
+		n := d.write(0, streamBytes(0, 0, 600))
 		d.c[0].close()
-		assert.False(t, d.c[0].done, "the peer has not said that it has everything")
+		assert.False(t, isDone(d.c[0]), "the peer has not said that it has everything")
 		d.settle()
-		assert.True(t, d.c[0].done)
+		assert.True(t, isDone(d.c[0]))
 		assert.NoError(t, d.c[1].err)
-		assert.Equal(t, stream(0, 0, n), d.read(1, 10000))
+		assert.Equal(t, streamBytes(0, 0, n), d.read(1, 10000))
 		_, err := d.c[1].read(make([]byte, 1))
 		assert.Equal(t, io.EOF, err)
 
@@ -214,7 +357,7 @@ func TestCloseDeliversEverything(t *testing.T) {
 		_, err = d.c[1].write([]byte{1})
 		assert.Equal(t, syscall.EPIPE, err)
 		d.c[1].close()
-		assert.True(t, d.c[1].done)
+		assert.True(t, isDone(d.c[1]))
 		d.finish()
 	}
 }
@@ -224,8 +367,8 @@ func TestCloseOfBoth(t *testing.T) {
 	d.c[0].close()
 	d.c[1].close()
 	d.settle()
-	assert.True(t, d.c[0].done)
-	assert.True(t, d.c[1].done)
+	assert.True(t, isDone(d.c[0]))
+	assert.True(t, isDone(d.c[1]))
 	assert.NoError(t, d.c[0].err)
 	assert.NoError(t, d.c[1].err)
 	d.finish()
@@ -236,9 +379,10 @@ func TestCloseWithUnreadDataResets(t *testing.T) {
 	d.write(0, []byte("unread"))
 	d.settle()
 	d.c[1].close()
-	assert.True(t, d.c[1].done)
+	d.pump()
+	assert.True(t, isDone(d.c[1]))
 	d.settle()
-	assert.True(t, d.c[0].done)
+	assert.True(t, isDone(d.c[0]))
 	_, err := d.c[0].read(make([]byte, 1))
 	assert.Equal(t, syscall.ECONNRESET, err)
 	_, err = d.c[0].read(make([]byte, 1))
@@ -259,8 +403,8 @@ func TestDataAfterCloseResets(t *testing.T) {
 			d.write(0, make([]byte, n)) // crosses the close
 		}
 		d.settle()
-		assert.True(t, d.c[0].done && d.c[1].done)
-		assert.True(t, d.c[0].reset, "the writer learns that its data was lost")
+		assert.True(t, isDone(d.c[0]) && isDone(d.c[1]))
+		assert.True(t, isBroken(d.c[0]), "the writer learns that its data was lost")
 		d.finish()
 	}
 }
@@ -294,7 +438,7 @@ func TestAbortTellsThePeer(t *testing.T) {
 		d := newDuo(t, fakeAttr(), fakeAttr())
 		d.c[0].abort(code)
 		d.settle()
-		assert.True(t, d.c[0].done && d.c[1].done)
+		assert.True(t, isDone(d.c[0]) && isDone(d.c[1]))
 		_, err := d.c[1].read(make([]byte, 1))
 		assert.Equal(t, want, err)
 		d.finish()
@@ -399,7 +543,7 @@ func TestGrow(t *testing.T) {
 	d := newDuo(t, fakeAttr(), fakeAttr())
 	pos := 0
 	flow := func(n int) {
-		want := stream(0, pos, n)
+		want := streamBytes(0, pos, n)
 		var got []byte
 		for rest := want; len(got) < len(want); {
 			rest = rest[d.write(0, rest):]
@@ -434,7 +578,7 @@ func TestShrink(t *testing.T) {
 			d := newDuo(t, a, a)
 			c := d.c[1]
 			var got []byte
-			want := stream(0, 0, n)
+			want := streamBytes(0, 0, n)
 			for rest := want; len(got) < n; {
 				rest = rest[d.write(0, rest):]
 				d.settle()
@@ -568,7 +712,7 @@ func TestSendRegionCannotGrow(t *testing.T) {
 		d.c[1].poll() // grows
 		require.Equal(t, 1, d.c[1].level)
 		fail = true
-		want := stream(0, 3000, 30<<10)
+		want := streamBytes(0, 3000, 30<<10)
 		d.read(1, 1<<20)
 		got := 0
 		for range 1000 {
@@ -669,7 +813,7 @@ func TestOneSendBesideInline(t *testing.T) {
 	a := fakeAttr()
 	a.MaxInline, a.MaxSends, a.RDMAThreshold = minBuffer, 1, 0
 	d := newDuo(t, a, fakeAttr())
-	want := stream(0, 0, 100_000)
+	want := streamBytes(0, 0, 100_000)
 	var got []byte
 	for sent := 0; len(got) < len(want); {
 		before := len(got)
@@ -684,24 +828,6 @@ func TestOneSendBesideInline(t *testing.T) {
 	d.finish()
 }
 
-// Gathered bytes leave when the peer has nothing left, few as the credits may be.
-func TestGatheredBytesLeaveWithAnyCredit(t *testing.T) {
-	p := newPuppet(t, noGrow(), puppetHello(), Config{})
-	for range 20 {
-		_, err := p.c.write([]byte{1})
-		require.NoError(t, err)
-	}
-	held := len(p.c.held)
-	require.NotZero(t, held)
-	p.c.ping()
-	p.heard()
-	p.say(header{kind: kindNop, flags: flagDry, credits: 1})
-	_, payloads := p.heard()
-	require.Len(t, payloads, 1)
-	assert.Len(t, payloads[0], held)
-	p.finish()
-}
-
 // Where there was no room for what nobody reads, there is some once something is read.
 func TestRoomAfterReading(t *testing.T) {
 	d := newDuo(t, fakeAttr(), fakeAttr(), Config{ReadBuffer: minReadBuffer})
@@ -714,7 +840,7 @@ func TestRoomAfterReading(t *testing.T) {
 		c.pump()
 		d.settle()
 	}
-	require.True(t, c.full && c.peerStuck)
+	require.True(t, c.full && c.peerBlocked)
 	assert.False(t, c.behind(), "nothing can be done")
 	d.read(1, 3500)
 	assert.True(t, c.behind())

@@ -36,6 +36,7 @@ func newDuo(t testing.TB, a, b provider.Attributes, cfg ...Config) *duo {
 // settle delivers and polls until nothing moves any more.
 func (d *duo) settle() {
 	d.t.Helper()
+	d.pump()
 	for range 100000 {
 		moved := false
 		for i, c := range d.c {
@@ -51,8 +52,16 @@ func (d *duo) settle() {
 	d.t.Fatal("the two ends never come to rest")
 }
 
+// pump sends what is due, as Conn does after each operation.
+func (d *duo) pump() {
+	for _, c := range d.c {
+		c.pump()
+	}
+}
+
 // deliver moves what end i has posted, and has both poll once.
 func (d *duo) deliver(i int) {
+	d.pump()
 	for d.w.ends[i].deliver() {
 	}
 	d.c[0].poll()
@@ -73,7 +82,6 @@ func (d *duo) read(i, n int) []byte {
 	p := make([]byte, min(n, max(1, d.c[i].queued)))
 	m, err := d.c[i].read(p)
 	require.NoError(d.t, err)
-	d.c[i].dryUp() // as the next Read would
 	return p[:m]
 }
 
@@ -131,14 +139,10 @@ func (d *duo) finish(allowed ...string) {
 func finish(t testing.TB, w *fakeWire, i int, c *core) {
 	t.Helper()
 	w.ends[i].Close()
-	c.dropSuspend()
-	c.ended, c.done = true, true
-	c.poll()
-	c.dropInbound()
-	c.dropOutbound()
+	c.lineClosed()
 	c.finish()
 	require.Zero(t, w.ends[i].leaks(), "registrations of end %d", i)
-	require.Zero(t, c.queue.len())
+	require.Zero(t, c.queue.Len())
 	require.Zero(t, c.queued)
 	require.Zero(t, c.spilled)
 }
@@ -204,8 +208,8 @@ func puppetHello() hello {
 // step brings the negotiation on as far as it goes.
 func (p *puppet) step(n *negotiation) {
 	p.t.Helper()
-	for !n.done && p.w.ends[0].Poll(p.c.comps[:1]) == 1 {
-		require.NoError(p.t, n.step(&p.c.comps[0]))
+	for !n.done && p.w.ends[0].Poll(p.c.cq[:1]) == 1 {
+		require.NoError(p.t, n.step(&p.c.cq[0]))
 		p.listen()
 	}
 }
@@ -245,6 +249,7 @@ func (p *puppet) say(h header, payload ...[]byte) {
 // heard returns what the core has sent since the last call.
 func (p *puppet) heard() (hs []header, payloads [][]byte) {
 	p.t.Helper()
+	p.c.pump()
 	p.listen()
 	for _, b := range p.got {
 		h, err := parseHeader(b)
@@ -288,7 +293,7 @@ func (t target) bytes() []byte { b := make([]byte, targetSize); t.put(b); return
 func count(n uint64) []byte    { return binary.LittleEndian.AppendUint64(nil, n) }
 
 // stream returns n bytes of direction dir from pos on.
-func stream(dir int, pos, n int) []byte {
+func streamBytes(dir int, pos, n int) []byte {
 	b := make([]byte, n)
 	fill(b, dir, uint64(pos))
 	return b
@@ -296,24 +301,24 @@ func stream(dir int, pos, n int) []byte {
 
 // memory is what the core keeps for data that nobody has read: the buffers themselves, not the bytes in them.
 func memory(c *core) (own int) {
-	for i := range c.queue.len() {
-		if it := c.queue.buf[(c.queue.head+i)&(len(c.queue.buf)-1)]; it.gen < 0 {
+	for i := range c.queue.Len() {
+		if it := c.queue.At(i); it.gen < 0 {
 			own += cap(it.own)
 		}
 	}
 	if c.in.dst != nil && !c.in.user {
 		own += cap(c.in.dst)
 	}
-	return own + cap(c.queue.buf)*itemSize
+	return own + c.queue.Len()*itemSize
 }
 
 const itemSize = 64
 
-// sane checks what holds at all times.
-func sane(c *core) error {
+// sane checks what holds at all times. moved is what a hand-over may have moved from receive buffers into our own.
+func sane(c *core, moved ...int) error {
 	queued, spilled, held := 0, 0, [2]int{}
-	for i := range c.queue.len() {
-		it := c.queue.buf[(c.queue.head+i)&(len(c.queue.buf)-1)]
+	for i := range c.queue.Len() {
+		it := c.queue.At(i)
 		queued += len(it.data)
 		if it.gen < 0 {
 			spilled += len(it.data)
@@ -326,14 +331,21 @@ func sane(c *core) error {
 		return fmt.Errorf("%d bytes are queued, not %d", queued, c.queued)
 	case spilled != c.spilled:
 		return fmt.Errorf("%d bytes are in buffers of our own, not %d", spilled, c.spilled)
-	case spilled > c.readBuffer+ownPiece:
+	case spilled > c.readBuffer+ownPiece+sum(moved):
 		return fmt.Errorf("%d bytes are in buffers of our own, allowed are %d", spilled, c.readBuffer)
 	case held[0]+held[1]+c.lent != c.recv[0].held+c.recv[1].held:
 		return fmt.Errorf("%v receive buffers are queued and %d lent, not %d, %d", held, c.lent, c.recv[0].held, c.recv[1].held)
-	case c.win.credits < 0 || c.owed < 0 || c.inFlight < 0 || c.out.pieces < 0:
-		return fmt.Errorf("credits %d owed %d in flight %d pieces %d", c.win.credits, c.owed, c.inFlight, c.out.pieces)
-	case c.calm && !c.canCalm():
-		return errors.New("calm, and must not be")
+	case c.win.credits < 0 || c.ungranted < 0 || c.inFlight < 0 || c.out.pieces < 0:
+		return fmt.Errorf("credits %d owed %d in flight %d pieces %d", c.win.credits, c.ungranted, c.inFlight, c.out.pieces)
+	case c.fast && !c.canFast():
+		return errors.New("on the fast path, and must not be")
 	}
 	return nil
+}
+
+func sum(ns []int) (total int) {
+	for _, n := range ns {
+		total += n
+	}
+	return total
 }

@@ -59,3 +59,9 @@ func (e *RefusedError) Error() string {
 func protocolError(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrProtocol}, args...)...)
 }
+
+// unsupported is an error that is errors.ErrUnsupported.
+type unsupported string
+
+func (e unsupported) Error() string        { return string(e) }
+func (e unsupported) Is(target error) bool { return target == errors.ErrUnsupported }

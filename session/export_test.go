@@ -7,13 +7,6 @@ func Quiet(c *Conn) bool {
 	return !c.timers.soonSet && c.kicks.Load() == 0
 }
 
-// Held is how many bytes are gathered.
-func Held(c *Conn) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.core.held)
-}
-
 // Over reports that c has closed its endpoint.
 func Over(c *Conn) bool {
 	c.mu.Lock()
@@ -24,7 +17,6 @@ func Over(c *Conn) bool {
 const (
 	RevokeTimeout = revokeTimeout
 	CloseTimeout  = closeTimeout
-	FlushTimeout  = flushTimeout
 	ShrinkAfter   = shrinkAfter
 )
 

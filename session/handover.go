@@ -35,33 +35,13 @@ func (c *Conn) Handover(ctx context.Context) (state []byte, err error) {
 			break
 		}
 		// Where the peer's new end is there already, and may know, it is only a moment until that is over.
-		s := c.core.susp
-		if err != ErrHandoverBusy || s.leaving || !s.opened.Load() || ctx.Err() != nil {
+		if w := c.move.stay; err != ErrHandoverBusy || w == nil || !w.opened.Load() || ctx.Err() != nil {
 			return nil, err
 		}
-		c.await(ctx, &s.wait)
+		c.await(ctx, &c.move.answer)
 	}
 	s := c.core.susp
-	for s.ticket == nil && s.err == nil {
-		switch {
-		case c.closed.Load():
-			s.err = net.ErrClosed
-		case c.core.suspendBroken() != nil:
-			s.err = c.core.suspendBroken()
-		case ctx.Err() != nil:
-			s.err = context.Cause(ctx)
-		default:
-			c.await(ctx, &s.wait)
-			c.core.poll()
-		}
-	}
-	if s.err == nil { // it may have come to an end beside the answer
-		if s.err = c.core.suspendBroken(); c.closed.Load() {
-			s.err = net.ErrClosed
-		}
-	}
-	if err := s.err; err != nil {
-		s.err = nil
+	if err := c.answer(ctx, s); err != nil {
 		c.core.stay(s)
 		return nil, err
 	}
@@ -70,36 +50,32 @@ func (c *Conn) Handover(ctx context.Context) (state []byte, err error) {
 	return state, nil
 }
 
-// suspendBroken is why there will be no answer.
-func (c *core) suspendBroken() error {
-	switch {
-	case c.err != nil:
-		return c.err
-	case c.peerGone, c.ended, c.closing:
-		return net.ErrClosed
+// answer waits for the peer's answer to s. It needs mu.
+func (c *Conn) answer(ctx context.Context, s *suspension) error {
+	for {
+		err := c.core.suspendBroken()
+		switch {
+		case c.closed.Load():
+			return net.ErrClosed
+		case err != nil: // also beside the answer
+			return err
+		case s.err != nil:
+			return s.err
+		case s.ticket != nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		}
+		c.await(ctx, &c.move.answer)
+		c.core.poll()
 	}
-	return nil
 }
 
 // leave closes the Conn without a word. It needs mu.
 func (c *Conn) leave() {
 	c.closed.Store(true)
-	c.rdl.stop()
-	c.wdl.stop()
+	c.rd.deadline.stop()
+	c.wr.deadline.stop()
 	c.timers.close()
 	c.closeEndpoint()
-}
-
-// signalSuspend has what the hand-over needs happen. It needs mu.
-func (c *Conn) signalSuspend() {
-	s := c.core.susp
-	switch {
-	case s.leaving:
-		if s.wait.n > 0 && (s.ticket != nil || s.err != nil || c.closed.Load() || c.core.suspendBroken() != nil) {
-			s.wait.wake()
-		}
-	case !s.over && !s.asked && !c.opening && !c.epClosed:
-		s.asked, c.opening = true, true
-		go c.openStay(s)
-	}
 }

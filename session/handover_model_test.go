@@ -22,9 +22,8 @@ var fakeTicket = ticket{token: token{1, 2, 3}, addr: netip.MustParseAddrPort("10
 
 // find does what Conn does for a core that is to wait for a new end.
 func find(c *core) {
-	if s := c.susp; s != nil && !s.leaving && !s.over && !s.asked {
-		c.calm = false
-		s.asked, s.ticket = true, &fakeTicket
+	if s := c.susp; s != nil && s.role == passive && s.state == suspOpening {
+		c.opened(&fakeTicket)
 		c.pump()
 	}
 }
@@ -44,15 +43,16 @@ func runModelHandover(t testing.TB, a, b provider.Attributes, seed uint64, fault
 	ends := newModelEnds(t, w, seed, cfg)
 	w.faults = faults
 	r := fakeRand(seed + 3000)
+	moved := 2 * max(a.Buffered, b.Buffered, busyReceives*busyBuffer)
 	step := func() {
 		ends[r.IntN(2)].step(w)
 		for _, e := range ends {
 			find(&e.core)
-			require.NoError(t, sane(&e.core))
+			require.NoError(t, sane(&e.core, moved))
 			require.NoError(t, e.core.err, "seed %d: broken %v", seed, w.broken)
 		}
-		if !ends[0].muted && !ends[1].muted {
-			require.NoError(t, audit(w, ends), "seed %d", seed)
+		if ends[0].line.state != lineQuiet && ends[1].line.state != lineQuiet {
+			require.NoError(t, audit(w, ends, moved), "seed %d", seed)
 		}
 	}
 	for range 6 {
@@ -77,7 +77,7 @@ func runModelHandover(t testing.TB, a, b provider.Attributes, seed uint64, fault
 			o := ends[1-i]
 			o.lock()
 			if o.suspend() == nil {
-				leaves := func(e *modelEnd) bool { return e.susp != nil && e.susp.leaving && !e.susp.over }
+				leaves := func(e *modelEnd) bool { return e.susp != nil && e.susp.role == active && !e.susp.over() }
 				for n := 0; leaves(ends[0]) && leaves(ends[1]); n++ {
 					require.Less(t, n, 100000, "neither gives way")
 					step()
@@ -109,7 +109,7 @@ func runModelHandover(t testing.TB, a, b provider.Attributes, seed uint64, fault
 		require.NotNil(t, s.ticket, "seed %d: the peer does not stop: %v %v", seed, describe(ends), wireState(w))
 		w = handOver(t, w, &ends, i, cfg)
 	}
-	endModel(t, w, ends, seed)
+	endModel(t, w, ends, seed, moved)
 }
 
 // handOver moves end i, which has the other's ticket, to another wire, which it returns.
@@ -128,20 +128,18 @@ func handOver(t testing.TB, w *fakeWire, ends *[2]*modelEnd, i int, cfg Config) 
 	var s State
 	s.local, s.remote = netip.MustParseAddrPort("10.0.0.2:1"), netip.MustParseAddrPort("10.0.0.1:1")
 	s.ticket = *e.susp.ticket
-	e.core.state(&s)
+	e.core.snapshot(&s)
 	st, err := ParseState(s.Append(nil))
 	require.NoError(t, err)
 	w.ends[i].Close()
-	e.dropSuspend()
-	e.ended, e.core.done = true, true
-	e.poll()
+	e.lineClosed()
 	e.core.finish()
 	require.Zero(t, w.ends[i].leaks())
 	for w.ends[i].deliver() {
 	}
 	o.poll()
 	require.NoError(t, o.core.err)
-	require.False(t, o.core.done)
+	require.False(t, isDone(&o.core))
 	w.ends[1-i].Close()
 	o.poll()
 	kept, lent := o.unbind()
@@ -203,6 +201,7 @@ func TestHandoverViolations(t *testing.T) {
 			p := newPuppet(t, fakeAttr(), h, Config{Provider: fakeProvider{}})
 			if c.leaving {
 				require.NoError(t, p.c.suspend())
+				p.c.pump()
 			}
 			for i, m := range c.says {
 				require.NoError(t, p.c.err, "before message %d", i)
@@ -210,7 +209,7 @@ func TestHandoverViolations(t *testing.T) {
 				p.say(m.h, m.p)
 			}
 			assert.ErrorIs(t, p.c.err, ErrProtocol)
-			assert.True(t, p.c.done)
+			assert.True(t, isDone(p.c))
 			p.finish()
 		})
 	}
@@ -260,7 +259,7 @@ func TestHandoverFlood(t *testing.T) {
 		close(slow.release)
 		synctest.Wait()
 		assert.EqualValues(t, 2, slow.listens.Load(), "the one that still counts comes next")
-		assert.True(t, p.c.susp.over)
+		assert.True(t, p.c.susp.over())
 		assert.NoError(t, p.c.err)
 		p.finish()
 	})
@@ -301,13 +300,14 @@ func TestAdoptAborted(t *testing.T) {
 		c.mu.Lock()
 		old.say(header{kind: kindSuspend, arg: 1, credits: 1})
 		find(old.c)
+		c.move.stay = &stay{s: old.c.susp}
 		c.unlock()
-		require.True(t, old.c.muted)
+		require.True(t, old.c.line.state == lineQuiet)
 		require.True(t, old.raw(encode(header{kind: last, arg: abortReset, length: 1}, []byte{1})))
 		fresh.mu.Lock()
 		r := new(redirect)
 		r.to.Store(fresh)
-		c.adopt(fresh, r, old.c.susp)
+		c.adopt(fresh, r, c.move.stay)
 		if last == kindAbort {
 			assert.Equal(t, syscall.ECONNRESET, c.core.err)
 			assert.True(t, c.epClosed && fresh.epClosed)
@@ -354,6 +354,7 @@ func TestHandoverCrossings(t *testing.T) {
 
 	p := start() // called off, and answered
 	require.NoError(t, p.c.suspend())
+	p.c.pump()
 	p.c.stay(p.c.susp)
 	require.Equal(t, []kind{kindSuspend, kindGoOn}, p.kinds())
 	p.say(header{kind: kindSuspended, arg: 1, credits: 2}, yes)
@@ -361,6 +362,7 @@ func TestHandoverCrossings(t *testing.T) {
 
 	p = start() // refused
 	require.NoError(t, p.c.suspend())
+	p.c.pump()
 	n, err := p.c.write([]byte("paused"))
 	require.NoError(t, err)
 	require.Zero(t, n)
@@ -386,16 +388,17 @@ func TestHandoverCrossings(t *testing.T) {
 	p.say(header{kind: kindPing, credits: 1})
 	require.Empty(t, p.kinds(), "nothing after that")
 	p.say(header{kind: kindGoOn, arg: 1, credits: 1})
-	require.True(t, p.c.muted, "that was another one")
+	require.True(t, p.c.line.state == lineQuiet, "that was another one")
 	p.say(header{kind: kindGoOn, arg: 2, credits: 1})
 	fine(p)
 
 	p = start() // this end has closed
 	p.c.close()
+	p.c.pump()
 	p.say(header{kind: kindSuspend, arg: 1, credits: 1})
 	require.Nil(t, p.c.susp)
 	p.say(header{kind: kindClosed, credits: 1})
-	require.True(t, p.c.done)
+	require.True(t, isDone(p.c))
 	p.finish()
 
 	p = start() // likewise where nothing was said yet
@@ -403,10 +406,10 @@ func TestHandoverCrossings(t *testing.T) {
 	require.True(t, begun)
 	require.NoError(t, p.c.suspend())
 	leaving := p.c.susp
-	require.False(t, leaving.sent)
+	require.Equal(t, suspDue, leaving.state)
 	p.say(header{kind: kindSuspend, arg: 1, credits: 1})
 	require.Equal(t, ErrHandoverBusy, leaving.err)
-	require.False(t, p.c.susp.leaving)
+	require.Equal(t, passive, p.c.susp.role)
 	p.say(header{kind: kindGoOn, arg: 1, credits: 1})
 	p.say(header{kind: kindDone, arg: 1, credits: 1}, count(0))
 	p.c.takeOutbound()
@@ -414,8 +417,9 @@ func TestHandoverCrossings(t *testing.T) {
 
 	p = start() // both: the listening side goes, as the peer will know
 	require.NoError(t, p.c.suspend())
+	p.c.pump()
 	p.say(header{kind: kindSuspend, arg: 1, credits: 1})
-	require.True(t, p.c.susp.leaving)
+	require.Equal(t, active, p.c.susp.role)
 	p.say(header{kind: kindSuspended, arg: 1, credits: 1}, yes)
 	require.Equal(t, fakeTicket, *p.c.susp.ticket)
 	p.finish()
@@ -423,11 +427,11 @@ func TestHandoverCrossings(t *testing.T) {
 	p = start() // the connection ends while the peer is away: not before the Conn says so
 	p.say(header{kind: kindSuspend, arg: 1, credits: 1})
 	find(p.c)
-	require.True(t, p.c.muted)
+	require.True(t, p.c.line.state == lineQuiet)
 	p.ep.Close()
 	p.ep.deliver()
 	p.c.poll()
-	require.False(t, p.c.done || p.c.readable() || p.c.writable())
+	require.False(t, isDone(p.c) || p.c.readable() || p.c.writable())
 	require.NoError(t, p.c.err)
 	p.finish()
 }
@@ -451,9 +455,9 @@ func FuzzTicket(f *testing.F) {
 // stateSeed is a State with something in every field.
 func stateSeed() State {
 	return State{ticket: fakeTicket, local: netip.MustParseAddrPort("10.0.0.2:1"), remote: netip.MustParseAddrPort("[fe80::1%eth0]:2"),
-		flags: stateDialer | stateFinWanted, linger: -1, readBuffer: 1 << 20, suspends: 3, in: 100, out: 200,
+		flags: stateDialer, reading: readOpen, writing: writeEnding, linger: -1, readBuffer: 1 << 20, suspends: 3, in: 100, out: 200,
 		urgent: urgentState{arrived: 5, taken: 3, mark: 90, sent: 4, acked: 2, queue: []urgentItem{{[]byte("a"), 80}, {[]byte("b"), 90}}},
-		unread: []byte("unread"), held: []byte("held")}
+		unread: []byte("unread")}
 }
 
 func TestState(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 // beyond the known ones of a field too, so that old and new versions talk. See docs/protocol.md.
 const (
 	helloMagic = 0x4b434f53 // "SOCK"
-	version    = 1          // the only one so far
+	version    = 2          // the only one that this code speaks
 
 	helloOffer  = 1 // from the dialer
 	helloAnswer = 2 // from the listening side
@@ -36,8 +36,9 @@ const (
 const (
 	featureUrgent   = 1 << iota // urgent messages
 	featureHandover             // the sender of the hello can wait for a peer that is handed over, and be handed over
+	featureOpen                 // data messages may have been appended to
 
-	features = featureUrgent | featureHandover // those of this version
+	features = featureUrgent | featureHandover | featureOpen // those of this version
 )
 
 const helloFixed = 8
@@ -122,7 +123,7 @@ func parseHello(b []byte) (h hello, err error) {
 	if h.kind == helloResume && !seen[tagToken] {
 		return h, protocolError("resume without a token")
 	}
-	// A version that we share promises the fields of version 1; one that we do not share, nothing.
+	// A version that we share promises the fields of version 2; one that we do not share, nothing.
 	if h.minVersion <= version && version <= h.maxVersion {
 		if !seen[tagReceives] || !seen[tagModes] || h.receives < minReceives || h.size < minBuffer {
 			return h, protocolError("hello without usable receives")

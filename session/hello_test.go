@@ -20,8 +20,8 @@ var helloSeeds = []hello{
 }
 
 func TestHelloBytes(t *testing.T) {
-	assert.Equal(t, []byte{'S', 'O', 'C', 'K', 1, 1, 1, 0, 1, 6, 8, 0, 0, 1, 0, 0, 2, 1, 3}, helloSeeds[0].append(nil))
-	assert.Equal(t, []byte{'S', 'O', 'C', 'K', 3, 1, 1, 0, 3, 1, 1}, helloSeeds[3].append(nil))
+	assert.Equal(t, []byte{'S', 'O', 'C', 'K', 1, 2, 2, 0, 1, 6, 8, 0, 0, 1, 0, 0, 2, 1, 3}, helloSeeds[0].append(nil))
+	assert.Equal(t, []byte{'S', 'O', 'C', 'K', 3, 2, 2, 0, 3, 1, 1}, helloSeeds[3].append(nil))
 	assert.Equal(t, []byte{4, 4, 1, 0, 0, 0x80}, helloSeeds[5].append(nil)[19:])
 	for _, h := range helloSeeds {
 		b := h.append(nil)
@@ -55,7 +55,7 @@ func TestHelloMalformed(t *testing.T) {
 		"HTTP":                []byte("GET / HTTP/1.0\r\n\r\n"),
 		"kind 0":              with(4, 0),
 		"kind 4":              with(4, 4),
-		"versions backwards":  with(5, 2),
+		"versions backwards":  with(5, 3),
 		"no fields":           fixed,
 		"no modes":            join(receives),
 		"no receives":         join(modes),
@@ -97,9 +97,9 @@ func TestHelloSkipsUnknown(t *testing.T) {
 	assert.Equal(t, want, got)
 
 	// Of a version that is not shared, only the versions count.
-	got, err = parseHello([]byte{'S', 'O', 'C', 'K', helloOffer, 2, 3, 0})
+	got, err = parseHello([]byte{'S', 'O', 'C', 'K', helloOffer, 3, 4, 0})
 	require.NoError(t, err)
-	assert.Equal(t, hello{kind: helloOffer, minVersion: 2, maxVersion: 3}, got)
+	assert.Equal(t, hello{kind: helloOffer, minVersion: 3, maxVersion: 4}, got)
 }
 
 func FuzzHello(f *testing.F) {

@@ -98,18 +98,18 @@ func negotiateModel(t testing.TB, w *fakeWire, n *[2]negotiation) {
 	require.True(t, n[0].done && n[1].done, "negotiation ends")
 }
 
-// becalm makes the core calm now and then, where it may be, as Conn.settle does. It stays so until something ends that.
-func (e *modelEnd) becalm() {
-	if !e.calm && e.r.IntN(2) == 0 {
-		e.calm = e.canCalm()
+// hasten makes the core calm now and then, where it may be, as Conn.settle does. It stays so until something ends that.
+func (e *modelEnd) hasten() {
+	if !e.fast && e.r.IntN(2) == 0 {
+		e.fast = e.canFast()
 	}
 }
 
 // lock is Conn.lock. What is done without it, here as in Conn, finds out itself that it has ended the calm.
-func (e *modelEnd) lock() { e.calm = false }
+func (e *modelEnd) lock() { e.fast = false }
 
 func (e *modelEnd) poll() int {
-	e.becalm()
+	e.hasten()
 	return e.core.poll()
 }
 
@@ -136,13 +136,14 @@ func (e *modelEnd) stepWrite(n int) {
 		}
 		e.writing, e.noRDMA = make([]byte, n), false
 		fill(e.writing, e.dir, e.accepted)
-		e.becalm()
-		if e.calm && e.writeCalm(e.writing) {
+		e.hasten()
+		if e.fast && e.writeFast(e.writing) {
 			e.wrote_(n)
 			return
 		}
 	}
 	e.lock()
+	e.pump()
 	if !e.noRDMA && e.useRDMA(len(e.writing)) {
 		if first, begun := e.offer(e.writing); begun {
 			e.offered, e.first = e.writing, first
@@ -177,7 +178,7 @@ func (e *modelEnd) stepOffer() {
 	if op, ok := e.push(); ok {
 		e.pushPosted(e.ep.PostWrite(op))
 	}
-	if e.ended && !e.outboundOver() {
+	if e.line.state == lineEnded && !e.outboundOver() {
 		e.ep.Close()
 		e.poll()
 		e.dropOutbound()
@@ -215,7 +216,7 @@ func (e *modelEnd) stepRead(n int) {
 		e.buf = make([]byte, n)
 	}
 	p := e.buf[:n]
-	e.becalm()
+	e.hasten()
 	m, err := e.core.read(p)
 	e.check(p[:m])
 	switch {
@@ -224,7 +225,6 @@ func (e *modelEnd) stepRead(n int) {
 	case err != nil:
 		e.readErr = err
 	case m == 0:
-		e.dryUp()
 		if op, begun := e.pull(p); begun {
 			if e.in.user {
 				e.into = p
@@ -243,7 +243,7 @@ func (e *modelEnd) postPull(op provider.RDMA) {
 
 func (e *modelEnd) stepBackground() {
 	e.lock()
-	if e.peerStuck || e.r.IntN(4) == 0 { // what is early is not wrong
+	if e.peerBlocked || e.r.IntN(4) == 0 { // what is early is not wrong
 		e.spill()
 		e.pump()
 	}
@@ -276,7 +276,7 @@ func (e *modelEnd) size() int {
 }
 
 func (e *modelEnd) step(w *fakeWire) {
-	e.last = e.r.IntN(19)
+	e.last = e.r.IntN(18)
 	switch e.last {
 	case 0, 1, 2:
 		e.stepWrite(e.size())
@@ -303,8 +303,6 @@ func (e *modelEnd) step(w *fakeWire) {
 		e.stepUrgent()
 	case 17:
 		e.stepTakeUrgent()
-	case 18:
-		e.endFlow()
 	default:
 		for range e.r.IntN(6) {
 			w.ends[e.dir].deliver()
@@ -379,7 +377,7 @@ func runModel(t testing.TB, a, b provider.Attributes, seed uint64, faults func(s
 }
 
 // endModel has everybody finish what is under way, end the stream, and read all.
-func endModel(t testing.TB, w *fakeWire, ends [2]*modelEnd, seed uint64) {
+func endModel(t testing.TB, w *fakeWire, ends [2]*modelEnd, seed uint64, moved ...int) {
 	for i := 0; ; i++ {
 		if i > 20000 {
 			t.Fatalf("seed %d: stuck, broken %v: %v%v", seed, w.broken, describe(ends), wireState(w))
@@ -396,7 +394,7 @@ func endModel(t testing.TB, w *fakeWire, ends [2]*modelEnd, seed uint64) {
 			e.stepTakeUrgent()
 			w.ends[e.dir].deliver()
 			e.look()
-			require.NoError(t, audit(w, ends), "seed %d, round %d", seed, i)
+			require.NoError(t, audit(w, ends, moved...), "seed %d, round %d", seed, i)
 		}
 		if ends[0].eof && ends[1].eof {
 			break
@@ -421,7 +419,7 @@ func endModel(t testing.TB, w *fakeWire, ends [2]*modelEnd, seed uint64) {
 		}
 	}
 	for i, e := range ends {
-		require.True(t, e.done, "seed %d: end %d is done after close", seed, i)
+		require.True(t, isDone(&e.core), "seed %d: end %d is done after close", seed, i)
 		w.ends[i].Close()
 		e.poll()
 		e.finish()
@@ -434,9 +432,9 @@ func describe(ends [2]*modelEnd) string {
 	s := ""
 	for _, e := range ends {
 		e.in.dst, e.out.p = nil, nil
-		s += fmt.Sprintf("\nend %d: eof %v deaf %v gone %v ended %v done %v closing %v win %+v owed %d want %v stuck %v held %d queue %d/%d recv %+v %+v in %+v out %+v err %v fin %v/%v writing %d",
-			e.dir, e.core.eof, e.deaf, e.peerGone, e.ended, e.core.done, e.closing, e.win, e.owed, e.peerWant, e.peerStuck, len(e.held), e.queue.len(), e.queued,
-			short(e.recv[0]), short(e.recv[1]), e.in, e.out, e.err, e.finWanted, e.finSent, len(e.writing))
+		s += fmt.Sprintf("\nend %d: reading %d writing %d peer %d line %d life %d due %x win %+v ungranted %d blocked %v queue %d/%d recv %+v %+v in %+v out %+v err %v writing %d",
+			e.dir, e.reading, e.core.writing, e.peer, e.line.state, e.life, e.due, e.win, e.ungranted, e.peerBlocked, e.queue.Len(), e.queued,
+			short(e.recv[0]), short(e.recv[1]), e.in, e.out, e.err, len(e.writing))
 	}
 	return s
 }

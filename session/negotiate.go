@@ -9,49 +9,6 @@ import (
 	"sansock/provider"
 )
 
-// Side is the part that an end takes in the negotiation.
-type Side uint8
-
-const (
-	Dialer Side = iota
-	Listener
-)
-
-// Config are the settings of a session. The zero Config is usable.
-type Config struct {
-	// Timeout bounds the negotiation. 0: DefaultTimeout.
-	Timeout time.Duration
-
-	// ReadBuffer is how many received bytes, beyond the posted receive buffers, are kept while nobody reads, so
-	// that the peer's writes return. 0: DefaultReadBuffer.
-	ReadBuffer int
-
-	// Threshold is the size from which a write is sent by RDMA. 0: chosen by the provider's preference. Negative: never.
-	Threshold int
-
-	// CacheBytes bounds the memory of the application that stays registered locally, out of the peer's reach, between
-	// transfers, where the provider wants memory to be registered. 0: DefaultCacheBytes. Negative: none.
-	CacheBytes int
-
-	// Provider is that of the endpoint. With it the peer can be handed over to another process, and the session waits for
-	// that at an address of the provider's. nil: neither end can be handed over.
-	Provider provider.Provider
-
-	// ResumeTimeout is how long the connection waits for a peer that is handed over. 0: DefaultResumeTimeout.
-	ResumeTimeout time.Duration
-}
-
-const (
-	DefaultTimeout = 5 * time.Second
-
-	DefaultResumeTimeout = 30 * time.Second
-
-	DefaultReadBuffer = 4 << 20
-	DefaultCacheBytes = 64 << 20
-
-	cacheEntries = 64
-)
-
 // Negotiate turns a connected endpoint into a session. It owns ep from the call on: after an error ep is closed. The
 // dialing side returns once the peer has agreed; the listening side once the dialer has confirmed, so that a dialer which
 // gave up leaves nothing behind.
@@ -136,9 +93,9 @@ func (n *negotiation) begin() error {
 
 // refusal returns the refusal of a peer that had closed before we could begin.
 func (n *negotiation) refusal() error {
-	for n.core.ep.Poll(n.core.comps[:1]) == 1 {
+	for n.core.ep.Poll(n.core.cq[:1]) == 1 {
 		var refused *RefusedError
-		if err := n.step(&n.core.comps[0]); errors.As(err, &refused) {
+		if err := n.step(&n.core.cq[0]); errors.As(err, &refused) {
 			return err
 		}
 	}
@@ -178,12 +135,12 @@ func (n *negotiation) leave(c *Conn) {
 	limit.set(time.Now().Add(sendTimeout))
 	defer limit.stop()
 	c.core.err = net.ErrClosed // what the peer had sent behind is not looked at
-	for n.refused && c.core.inFlight > 0 && !c.core.ended && !limit.expired() {
+	for n.refused && c.core.inFlight > 0 && c.core.line.state != lineEnded && !limit.expired() {
 		if c.core.poll() > 0 {
 			continue
 		}
 		c.rd.park()
-		limit.alarm(&c.rd)
+		limit.start(&c.rd.waiter)
 		if c.ep.Arm(provider.WakeAny) {
 			c.rd.unpark()
 		} else {
@@ -211,7 +168,7 @@ func (n *negotiation) step(p *provider.Completion) error {
 	c := n.core
 	switch {
 	case p.Op == provider.OpSend:
-		c.sent(p.Context)
+		c.sendDone(p.Context)
 		return p.Status.Err()
 	case p.Op != provider.OpRecv || p.Status == provider.StatusAborted:
 		return provider.StatusDisconnected
@@ -256,18 +213,18 @@ func (n *negotiation) step(p *provider.Completion) error {
 		c.reader = nil // there will be nothing to read
 	}
 	c.repost(0, slot)
-	if c.err != nil {
-		return c.err
+	if c.fault != nil {
+		return c.fault
 	}
 	if n.side == Listener {
 		return n.sendHello(hello{kind: helloAnswer, minVersion: version, maxVersion: version})
 	}
 	c.post(kindReady, 0, 0, 0, nil, true)
 	n.done = true
-	if c.abortSent && c.err == nil {
+	if c.line.state >= lineShut && c.fault == nil {
 		return provider.StatusDisconnected
 	}
-	return c.err
+	return c.fault
 }
 
 // confirmed expects the dialer's last word.
@@ -285,13 +242,13 @@ func (n *negotiation) confirmed(b []byte, slot int) error {
 	}
 	c.repost(0, slot)
 	n.done = true
-	return c.err
+	return c.fault
 }
 
 // steps acts on what has come. One at a time: what follows the negotiation is not ours to take.
 func (n *negotiation) steps() error {
-	for !n.done && n.core.ep.Poll(n.core.comps[:1]) == 1 {
-		if err := n.step(&n.core.comps[0]); err != nil {
+	for !n.done && n.core.ep.Poll(n.core.cq[:1]) == 1 {
+		if err := n.step(&n.core.cq[0]); err != nil {
 			return err
 		}
 	}

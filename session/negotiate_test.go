@@ -51,7 +51,7 @@ func negotiateWith(t *testing.T, a provider.Attributes, side Side, faults func(s
 
 var (
 	goodOffer  = helloSeeds[0].append(nil)
-	goodAnswer = hello{kind: helloAnswer, minVersion: 1, maxVersion: 1, receives: 8, size: 256}.append(nil)
+	goodAnswer = hello{kind: helloAnswer, minVersion: version, maxVersion: version, receives: 8, size: 256}.append(nil)
 	goodReady  = encode(header{kind: kindReady})
 )
 
@@ -96,9 +96,9 @@ func TestNegotiateFails(t *testing.T) {
 		return b
 	}
 	refuse := func(code uint8) []byte {
-		return hello{kind: helloRefuse, minVersion: 1, maxVersion: 1, refusal: code}.append(nil)
+		return hello{kind: helloRefuse, minVersion: version, maxVersion: version, refusal: code}.append(nil)
 	}
-	foreign := hello{kind: helloOffer, minVersion: 2, maxVersion: 9}.append(nil)
+	foreign := hello{kind: helloOffer, minVersion: version + 1, maxVersion: 9}.append(nil)
 	// What comes behind a bad message must not be acted on.
 	evil := encode(header{kind: kindCredit, credits: 5})
 	for _, c := range []struct {
@@ -121,7 +121,7 @@ func TestNegotiateFails(t *testing.T) {
 		{"ready with payload", Listener, [][]byte{goodOffer, encode(header{kind: kindReady}, []byte("x"))}, ErrProtocol, 0},
 		{"second offer", Listener, [][]byte{goodOffer, goodOffer}, ErrProtocol, 0},
 		{"ready with too many credits", Listener, [][]byte{
-			hello{kind: helloOffer, minVersion: 1, maxVersion: 1, receives: 65535, size: 256}.append(nil),
+			hello{kind: helloOffer, minVersion: version, maxVersion: version, receives: 65535, size: 256}.append(nil),
 			encode(header{kind: kindReady, credits: 65535})}, ErrProtocol, 0},
 		{"message after no hello", Listener, [][]byte{[]byte("no hello"), evil}, ErrProtocol, 0},
 
@@ -130,7 +130,7 @@ func TestNegotiateFails(t *testing.T) {
 		{"cut short", Dialer, [][]byte{goodAnswer[:len(goodAnswer)-1]}, ErrProtocol, 0},
 		{"newer version", Dialer, [][]byte{change(foreign, 4, helloAnswer)}, ErrVersion, 0},
 		{"refused", Dialer, [][]byte{refuse(RefusedBusy)}, &RefusedError{RefusedBusy}, 0},
-		{"refused, newer version", Dialer, [][]byte{change(change(refuse(RefusedVersion), 5, 2), 6, 2)}, &RefusedError{RefusedVersion}, 0},
+		{"refused, newer version", Dialer, [][]byte{change(change(refuse(RefusedVersion), 5, 3), 6, 3)}, &RefusedError{RefusedVersion}, 0},
 		{"refused, unknown code", Dialer, [][]byte{refuse(99)}, &RefusedError{99}, 0},
 		{"gone", Dialer, [][]byte{nil}, provider.StatusDisconnected, 0},
 		{"message after no hello", Dialer, [][]byte{[]byte("no hello"), evil}, ErrProtocol, 0},
@@ -201,7 +201,7 @@ func TestNegotiateProviderFails(t *testing.T) {
 				require.Len(t, p.got, 1)
 				h, err := parseHello(p.got[0])
 				require.NoError(t, err)
-				assert.Equal(t, hello{kind: helloRefuse, minVersion: 1, maxVersion: 1, refusal: RefusedMemory}, h)
+				assert.Equal(t, hello{kind: helloRefuse, minVersion: version, maxVersion: version, refusal: RefusedMemory}, h)
 			}
 		}
 		for _, a := range []provider.Attributes{fakeAttr(), hardware} {
@@ -279,7 +279,7 @@ func TestRefusalThatDoesNotLeave(t *testing.T) {
 			failed <- err
 		}()
 		synctest.Wait()
-		require.True(t, p.raw(hello{kind: helloOffer, minVersion: 2, maxVersion: 9}.append(nil)))
+		require.True(t, p.raw(hello{kind: helloOffer, minVersion: version + 1, maxVersion: 9}.append(nil)))
 		assert.ErrorIs(t, <-failed, ErrVersion)
 		assert.Equal(t, sendTimeout, time.Since(start))
 	})

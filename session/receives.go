@@ -5,7 +5,7 @@ import "sansock/provider"
 // Sizes of the receive region. It begins small, so that an idle connection costs little, and grows when the peer
 // says that it has more to send.
 const (
-	minReceives = 6                        // fewest receive buffers that a side may announce, see credit.go
+	minReceives = 6                        // fewest receive buffers that a side may announce, see window.go
 	minBuffer   = provider.MaxFirstMessage // smallest receive buffer: a hello fits
 	minSends    = 2                        // fewest sends from a region: one is kept for control messages
 	maxBuffer   = 1 << 20                  // largest
@@ -75,8 +75,9 @@ func (r *receives) open(ep provider.Endpoint, gen int, l level) error {
 	}
 	*r = receives{region: region, size: l.size, count: l.count}
 	for i := range l.count {
-		if err := ep.PostRecv(provider.Recv{Context: recvContext(gen, i), Buffer: r.segment(i)}); err != nil {
-			// What is posted already stays so; the region is retired by those completions, or by Close.
+		p := provider.Recv{Context: recvContext(gen, i), Buffer: r.segment(i)}
+		if err := ep.PostRecv(p); err != nil {
+			// What is posted already stays so. Those completions, or Close, retire the region.
 			r.retired = true
 			return err
 		}

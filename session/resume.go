@@ -21,9 +21,8 @@ func Resume(ctx context.Context, ep provider.Endpoint, s *State, cfg Config) (*C
 		return nil, err
 	}
 	c.linger = int(s.linger)
-	c.moved = &moved{local: s.local, remote: s.remote}
+	c.move.local, c.move.remote = s.local, s.remote
 	c.core.load(s)
-	c.core.pump()
 	c.started()
 	return c, nil
 }
@@ -31,27 +30,20 @@ func Resume(ctx context.Context, ep provider.Endpoint, s *State, cfg Config) (*C
 // load makes c, which has just been negotiated, the end that s is of.
 func (c *core) load(s *State) {
 	c.dialer = s.flags&stateDialer != 0
-	c.eof = s.flags&stateEOF != 0
-	c.deaf = s.flags&stateDeaf != 0
-	c.finWanted = s.flags&(stateFinWanted|stateFinSent) != 0
-	c.finSent = s.flags&stateFinSent != 0
+	c.reading, c.writing = s.reading, s.writing
 	c.suspends = s.suspends
-	c.stats.BytesCopiedIn, c.stats.BytesCopiedOut = s.in, s.out
+	c.arrived, c.stream.written = s.in, s.out
 	if n := len(s.unread); n > 0 {
 		own := pool.Get(n)
-		c.queue.push(item{data: own[:copy(own, s.unread)], own: own, gen: -1})
+		c.queue.Push(item{data: own[:copy(own, s.unread)], own: own, gen: -1})
 		c.queued, c.spilled = n, n
-	}
-	if n := len(s.held); n > 0 {
-		c.held = append(pool.Get(n)[:0], s.held...)
 	}
 	if su := &s.urgent; su.arrived > 0 || su.sent > 0 {
 		u := c.urgent()
 		u.arrived, u.taken, u.mark, u.sent, u.acked = su.arrived, su.taken, su.mark, su.sent, su.acked
 		for _, it := range su.queue {
-			u.queue.push(urgentItem{append([]byte(nil), it.data...), it.mark})
+			u.queue.Push(urgentItem{append([]byte(nil), it.data...), it.mark})
 		}
-		u.takenWanted = u.taken > 0 // the last word on it may have been lost
-		c.note()
 	}
+	c.repeat()
 }

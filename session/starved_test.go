@@ -72,8 +72,8 @@ func TestBackgroundGoesOn(t *testing.T) {
 	})
 }
 
-// Bytes that were gathered leave with the credits that a message of data brings.
-func TestHeldBytesLeave(t *testing.T) {
+// Small writes beyond the first credits arrive although nobody is at work in between.
+func TestSmallWritesArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := emu.Config{SameProcess: true}
 		x, y := pair(t, c, c, session.Config{})

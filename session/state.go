@@ -12,13 +12,14 @@ type State struct {
 	ticket        ticket
 	local, remote netip.AddrPort // of the connection, as the application sees them
 	flags         uint8
+	reading       readState
+	writing       writeState
 	linger        int32
 	readBuffer    uint32
 	suspends      uint64
 	in, out       uint64 // bytes of the stream received, and sent
 	urgent        urgentState
 	unread        []byte // received, not read
-	held          []byte // written, not sent
 }
 
 // urgentState is what there is of urgent messages.
@@ -27,19 +28,14 @@ type urgentState struct {
 	queue                             []urgentItem
 }
 
-const (
-	stateDialer = 1 << iota
-	stateEOF
-	stateDeaf
-	stateFinWanted
-	stateFinSent
-)
+// stateDialer is the one flag: the end had dialed.
+const stateDialer = 1
 
 // The encoding of a State: magic, version, then the fields in order, little-endian, byte strings with their
 // length before them. It is for programs of one version: unlike a hello it grows by a new version.
 const (
 	stateMagic   = "SOCKhand"
-	stateVersion = 1
+	stateVersion = 2
 )
 
 // Addr is where the peer waits: the address that the new end connects to, by the provider of the old one.
@@ -66,7 +62,7 @@ func (s *State) Append(b []byte) []byte {
 	for _, a := range []netip.AddrPort{s.ticket.addr, s.local, s.remote} {
 		b = appendAddr(b, a)
 	}
-	b = append(b, s.flags)
+	b = append(b, s.flags, byte(s.reading), byte(s.writing))
 	b = le.AppendUint32(b, uint32(s.linger))
 	b = le.AppendUint32(b, s.readBuffer)
 	u := &s.urgent
@@ -77,7 +73,7 @@ func (s *State) Append(b []byte) []byte {
 	for _, it := range u.queue {
 		b = appendBytes(le.AppendUint64(b, it.mark), it.data)
 	}
-	return appendBytes(appendBytes(b, s.unread), s.held)
+	return appendBytes(b, s.unread)
 }
 
 // ErrState is the error of ParseState.
@@ -123,7 +119,7 @@ func ParseState(b []byte) (*State, error) {
 	s := new(State)
 	copy(s.ticket.token[:], r.take(tokenSize))
 	s.ticket.addr, s.local, s.remote = r.addr(), r.addr(), r.addr()
-	s.flags = r.byte()
+	s.flags, s.reading, s.writing = r.byte(), readState(r.byte()), writeState(r.byte())
 	s.linger, s.readBuffer = int32(r.word()), r.word()
 	u := &s.urgent
 	for _, n := range []*uint64{&s.suspends, &s.in, &s.out, &u.arrived, &u.taken, &u.mark, &u.sent, &u.acked} {
@@ -133,7 +129,7 @@ func ParseState(b []byte) (*State, error) {
 		mark := r.long()
 		u.queue = append(u.queue, urgentItem{data: r.bytes(), mark: mark})
 	}
-	s.unread, s.held = r.bytes(), r.bytes()
+	s.unread = r.bytes()
 	if r.bad || len(r.b) > 0 || !s.sane() {
 		return nil, ErrState
 	}
@@ -151,7 +147,8 @@ func (s *State) sane() bool {
 	return s.ticket.addr.IsValid() && s.local.IsValid() && s.remote.IsValid() &&
 		s.readBuffer > 0 && s.readBuffer < 1<<31 && uint64(len(s.unread)) <= s.in && s.in <= maxMark && s.out <= maxMark &&
 		u.taken <= u.arrived && len(u.queue) <= urgentWindow && u.arrived-u.taken <= urgentWindow &&
-		(s.flags&stateDeaf != 0 || uint64(len(u.queue)) <= u.arrived-u.taken) &&
+		s.reading <= readEOF && s.writing <= writeEnded &&
+		(s.reading == readShut || uint64(len(u.queue)) <= u.arrived-u.taken) &&
 		u.acked <= u.sent && u.sent-u.acked <= urgentWindow && u.mark <= maxMark && u.arrived <= maxMark && u.sent <= maxMark
 }
 
@@ -161,36 +158,29 @@ func (c *Conn) state(t ticket) []byte {
 	if zone := s.remote.Addr().Zone(); zone != "" {
 		s.ticket.addr = netip.AddrPortFrom(t.addr.Addr().WithZone(zone), t.addr.Port())
 	}
-	if c.moved != nil {
-		s.local, s.remote = c.moved.local, c.moved.remote
+	if c.move.local.IsValid() {
+		s.local, s.remote = c.move.local, c.move.remote
 	}
-	c.core.state(&s)
+	c.core.snapshot(&s)
 	return s.Append(nil)
 }
 
-func (c *core) state(s *State) {
-	for flag, set := range map[uint8]bool{stateDialer: c.dialer, stateEOF: c.eof, stateDeaf: c.deaf,
-		stateFinWanted: c.finWanted, stateFinSent: c.finSent} {
-		if set {
-			s.flags |= flag
-		}
+// snapshot notes what there is of the stream.
+func (c *core) snapshot(s *State) {
+	if c.dialer {
+		s.flags = stateDialer
 	}
+	s.reading, s.writing = c.reading, c.writing
 	s.readBuffer, s.suspends = uint32(min(c.readBuffer, 1<<31-1)), c.suspends
-	s.in = c.stats.BytesCopiedIn + c.stats.BytesRDMAIn
-	s.out = c.stats.BytesCopiedOut + c.stats.BytesRDMAOut
+	s.in, s.out = c.arrived, c.stream.written
 	if u := c.urg; u != nil {
 		s.urgent = urgentState{arrived: u.arrived, taken: u.taken, mark: u.mark, sent: u.sent, acked: u.acked}
-		for range u.queue.len() {
-			it := u.queue.pop()
-			s.urgent.queue = append(s.urgent.queue, it)
-			u.queue.push(it)
+		for i := range u.queue.Len() {
+			s.urgent.queue = append(s.urgent.queue, *u.queue.At(i))
 		}
 	}
 	s.unread = make([]byte, 0, c.queued)
-	for range c.queue.len() {
-		it := c.queue.pop()
-		s.unread = append(s.unread, it.data...)
-		c.queue.push(it)
+	for i := range c.queue.Len() {
+		s.unread = append(s.unread, c.queue.At(i).data...)
 	}
-	s.held = append([]byte(nil), c.held...)
 }

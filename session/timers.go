@@ -4,41 +4,43 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"sansock/internal/alarm"
 )
 
 // timers are the clocks of a connection. None runs on an idle connection in its first state. All are used
 // with Conn.mu held.
 type timers struct {
-	soon      *time.Timer // progress after a moment
-	stuck     *time.Timer // tells the peer that a Write waits
-	linger    *time.Timer // end of a closed connection
-	lingerEnd time.Time   // when that is
+	soon      alarm.Alarm // progress after a moment
+	soonSet   bool
+	soonReads uint32 // Reads that had ended when soon was set
+
+	blocked    alarm.Alarm // tells the peer that a Write waits
+	blockedSet bool
+
+	linger    alarm.Alarm // end of a closed connection
+	lingerEnd time.Time   // when that is; zero: it is not set
 	lingered  uint64      // messages received when the peer was last asked whether it is there; 0: it was not
-	keep      *time.Timer
+
+	keep      alarm.Alarm
 	keepAlive keepAlive
-	shrink    *time.Timer
-	quiet     uint64 // messages received when shrink was started
 
-	soonReads uint32 // turns of Reads that had ended when soon was set
-
-	soonSet, stuckSet, shrinkSet bool
+	shrink    alarm.Alarm
+	shrinkSet bool
+	quiet     uint64 // messages received when shrink was set
 }
 
 // stop stops all, at the end of the connection.
 func (t *timers) stop() {
-	for _, t := range []*time.Timer{t.soon, t.stuck, t.linger, t.keep, t.shrink} {
-		if t != nil {
-			t.Stop()
-		}
+	for _, a := range []*alarm.Alarm{&t.soon, &t.blocked, &t.linger, &t.keep, &t.shrink} {
+		a.Stop()
 	}
 }
 
 // close stops those that a closed connection does not need.
 func (t *timers) close() {
 	t.keepAlive.idle = 0
-	if t.keep != nil {
-		t.keep.Stop()
-	}
+	t.keep.Stop()
 }
 
 // laterDelay gives a reader that is between two Reads the time to come back.
@@ -50,12 +52,8 @@ func (c *Conn) later() {
 	if t.soonSet {
 		return
 	}
-	t.soonSet, t.soonReads = true, c.reading.ended
-	if t.soon == nil {
-		t.soon = time.AfterFunc(laterDelay, c.soon)
-	} else {
-		t.soon.Reset(laterDelay)
-	}
+	t.soonSet, t.soonReads = true, c.rd.ended
+	t.soon.Set(laterDelay, c.soon)
 }
 
 // soon runs a moment after there was something that nobody read, or a message for which there was no room. A reader that has come
@@ -67,10 +65,8 @@ func (c *Conn) soon() {
 	if c.epClosed {
 		return
 	}
-	if c.core.poll() == 0 && c.core.late != nil {
-		c.core.pump()
-	}
-	if c.reading.ended == c.timers.soonReads {
+	c.core.poll()
+	if c.rd.ended == c.timers.soonReads {
 		c.background()
 	}
 }
@@ -78,37 +74,30 @@ func (c *Conn) soon() {
 // block has the peer told that a Write waits for it to take data in, unless it does so within a moment by itself: a reader
 // that is at work is not to be disturbed. It needs mu.
 func (c *Conn) block() {
-	t := &c.timers
-	if t.stuckSet || !c.core.blocked() {
-		return
+	if t := &c.timers; !t.blockedSet && c.core.blocked() {
+		t.blockedSet = true
+		t.blocked.Set(laterDelay, c.blocked)
 	}
-	t.stuckSet = true
-	if t.stuck == nil {
-		t.stuck = time.AfterFunc(laterDelay, func() {
-			c.lock()
-			c.timers.stuckSet = false
-			if c.writing.taken && !c.epClosed {
-				c.core.block()
-			}
-			c.unlock()
-		})
-	} else {
-		t.stuck.Reset(laterDelay)
+}
+
+// blocked runs when a Write has waited for a moment, unless it goes on.
+func (c *Conn) blocked() {
+	c.lock()
+	defer c.unlock()
+	c.timers.blockedSet = false
+	if c.wr.taken && !c.epClosed {
+		c.core.block()
 	}
 }
 
 // startLinger looks after a connection that has not ended by itself after d. Called again it only brings that forward.
-func (t *timers) startLinger(c *Conn, d time.Duration) {
-	end := time.Now().Add(d)
-	switch {
-	case t.linger == nil:
-		t.linger = time.AfterFunc(d, c.lingered)
-	case !end.Before(t.lingerEnd):
-		return
-	default:
-		t.linger.Reset(d)
+// It needs mu.
+func (c *Conn) startLinger(d time.Duration) {
+	t := &c.timers
+	if end := time.Now().Add(d); t.lingerEnd.IsZero() || end.Before(t.lingerEnd) {
+		t.lingerEnd = end
+		t.linger.Set(d, c.lingered)
 	}
-	t.lingerEnd = end
 }
 
 // lingered drops a connection that should have ended. One that waits for its peer to take the last data goes on for as long as
@@ -122,11 +111,12 @@ func (c *Conn) lingered() {
 	c.core.poll()
 	t := &c.timers
 	// One more than was received, as 0 is taken.
-	if seen := c.core.stats.MessagesReceived + 1; c.core.closing && !c.core.done && t.lingered != seen {
+	closing := c.core.life == lifeClosing || c.core.life == lifeCloseSent
+	if seen := c.core.received + 1; closing && t.lingered != seen {
 		t.lingered = seen
 		c.core.ping()
-		t.lingerEnd = time.Now().Add(closeTimeout / 2)
-		t.linger.Reset(closeTimeout / 2)
+		t.lingerEnd = time.Time{}
+		c.startLinger(closeTimeout / 2)
 		return
 	}
 	c.core.abort(abortReset)
@@ -150,17 +140,13 @@ func (c *Conn) SetKeepAlive(idle, interval time.Duration, count int) error {
 		return net.ErrClosed
 	}
 	t := &c.timers
-	t.keepAlive = keepAlive{idle: idle, interval: interval, count: count, seen: c.core.stats.MessagesReceived}
+	t.keepAlive = keepAlive{idle: idle, interval: interval, count: count, seen: c.core.received}
 	switch {
 	case c.epClosed:
 	case idle <= 0:
-		if t.keep != nil {
-			t.keep.Stop()
-		}
-	case t.keep == nil:
-		t.keep = time.AfterFunc(idle, c.probe)
+		t.keep.Stop()
 	default:
-		t.keep.Reset(idle)
+		t.keep.Set(idle, c.probe)
 	}
 	return nil
 }
@@ -176,8 +162,8 @@ func (c *Conn) probe() {
 	c.core.poll()
 	next := k.interval
 	switch {
-	case c.core.stats.MessagesReceived != k.seen, c.core.paused:
-		k.seen, k.probes, next = c.core.stats.MessagesReceived, 0, k.idle
+	case c.core.received != k.seen, c.core.line.state == linePaused, c.core.line.state == lineQuiet:
+		k.seen, k.probes, next = c.core.received, 0, k.idle
 	case k.probes >= k.count:
 		// A peer that is there after all sees a reset, as over TCP. A message that does not leave is not waited for.
 		c.core.fail(syscall.ETIMEDOUT, abortReset)
@@ -188,7 +174,7 @@ func (c *Conn) probe() {
 		c.core.ping()
 	}
 	if !c.epClosed {
-		c.timers.keep.Reset(next)
+		c.timers.keep.Set(next, c.probe)
 	}
 }
 
@@ -202,12 +188,8 @@ func (c *Conn) watchShrink() {
 		return
 	}
 	t.shrinkSet = true
-	t.quiet = c.core.stats.MessagesReceived
-	if t.shrink == nil {
-		t.shrink = time.AfterFunc(shrinkAfter, c.shrink)
-	} else {
-		t.shrink.Reset(shrinkAfter)
-	}
+	t.quiet = c.core.received
+	t.shrink.Set(shrinkAfter, c.shrink)
 }
 
 func (c *Conn) shrink() {
@@ -218,12 +200,40 @@ func (c *Conn) shrink() {
 		return
 	}
 	c.core.poll()
-	if c.core.stats.MessagesReceived == c.timers.quiet {
+	if c.core.received == c.timers.quiet {
 		c.core.shrink()
-		c.core.pump()
-		if len(c.core.held) == 0 {
-			c.core.dropHeld()
+	}
+}
+
+// watch has somebody look after what does not come with a completion. It needs mu.
+func (c *Conn) watch() {
+	if c.epClosed {
+		return
+	}
+	c.watchShrink()
+	if !c.core.fast && !c.rd.taken && c.core.behind() {
+		c.later()
+	}
+}
+
+// kick has a goroutine see to what arrived while nobody was waiting.
+func (c *Conn) kick() {
+	if c.kicks.Add(1) == 1 {
+		go c.progress()
+	}
+}
+
+func (c *Conn) progress() {
+	for {
+		k := c.kicks.Load()
+		c.lock()
+		if !c.epClosed {
+			c.core.poll()
+			c.background()
+		}
+		c.unlock()
+		if c.kicks.CompareAndSwap(k, 0) {
+			return
 		}
 	}
-	c.settle()
 }

@@ -48,7 +48,7 @@ func TestLingerIsBroughtForward(t *testing.T) {
 		c, _ := closing(t)
 		start := time.Now()
 		c.mu.Lock()
-		c.core.done = true
+		c.core.life = lifeDone
 		c.core.inFlight++ // a message that does not leave
 		c.finalize()
 		time.Sleep(sendTimeout / 2)

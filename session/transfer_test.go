@@ -60,14 +60,14 @@ func (d *duo) drain(i, n, size int) (got []byte) {
 func TestOfferIntoAWaitingRead(t *testing.T) {
 	forTransfers(t, func(t *testing.T, d *duo) {
 		const n = 200_000
-		want := stream(0, 0, n)
+		want := streamBytes(0, 0, n)
 		first := d.offer(0, want)
 		got := d.drain(1, n, n)
 		assert.True(t, bytes.Equal(want, got))
 		require.True(t, d.c[0].outboundOver())
 		direct := d.c[0].out.direct
 		assert.Equal(t, n-first, d.c[0].takeOutbound())
-		s, r := d.c[0].stats, d.c[1].stats
+		s, r := d.c[0].statistics(), d.c[1].statistics()
 		assert.EqualValues(t, n-first, s.BytesRDMAOut)
 		assert.EqualValues(t, n-first, r.BytesRDMAIn)
 		assert.EqualValues(t, first, s.BytesCopiedOut)
@@ -92,7 +92,7 @@ func TestOfferInPieces(t *testing.T) {
 			if size < 100 {
 				n = 20_000
 			}
-			want := stream(0, 0, n)
+			want := streamBytes(0, 0, n)
 			first := d.offer(0, want)
 			d.write(1, []byte("there"))
 			got := d.drain(1, n, size)
@@ -111,7 +111,7 @@ func TestOfferIntoTheReceiveBuffer(t *testing.T) {
 		for _, limit := range []int{4 << 10, 100_000, 200_000, 1 << 20} {
 			d := newDuo(t, modelAttrs(kind), modelAttrs(kind), Config{ReadBuffer: limit})
 			const n = 200_000
-			want := stream(0, 0, n)
+			want := streamBytes(0, 0, n)
 			first := d.offer(0, want)
 			for d.c[1].behind() {
 				op, begun := d.c[1].pullOwn()
@@ -137,7 +137,7 @@ func TestOfferIntoTheReceiveBuffer(t *testing.T) {
 
 func TestRevokeBeforeAnybodyPulls(t *testing.T) {
 	forTransfers(t, func(t *testing.T, d *duo) {
-		want := stream(0, 0, 100_000)
+		want := streamBytes(0, 0, 100_000)
 		first := d.offer(0, want)
 		d.c[0].revokeOutbound()
 		d.c[0].revokeOutbound() // again changes nothing
@@ -162,7 +162,7 @@ func TestRevokeBeforeAnybodyPulls(t *testing.T) {
 // The count of a revoked write is what the peer has: no piece is lost, none is sent twice.
 func TestRevokeAfterAPiece(t *testing.T) {
 	forTransfers(t, func(t *testing.T, d *duo) {
-		want := stream(0, 0, 100_000)
+		want := streamBytes(0, 0, 100_000)
 		first := d.offer(0, want)
 		got := d.drain(1, first, max(first, 1))
 		p := make([]byte, 20_000)
@@ -179,7 +179,7 @@ func TestRevokeAfterAPiece(t *testing.T) {
 // A revocation that arrives while a piece is under way waits for its end.
 func TestRevokeDuringAPiece(t *testing.T) {
 	forTransfers(t, func(t *testing.T, d *duo) {
-		want := stream(0, 0, 100_000)
+		want := streamBytes(0, 0, 100_000)
 		first := d.offer(0, want)
 		got := d.drain(1, first, max(first, 1))
 		p := make([]byte, 20_000)
@@ -212,7 +212,7 @@ func TestRevokeDuringAPiece(t *testing.T) {
 // A revocation crosses the message that says that everything was taken.
 func TestRevokeCrossesTheEnd(t *testing.T) {
 	forTransfers(t, func(t *testing.T, d *duo) {
-		want := stream(0, 0, 20_000)
+		want := streamBytes(0, 0, 20_000)
 		first := d.offer(0, want)
 		d.drain(1, first, max(first, 1))
 		c := d.c[1]
@@ -238,7 +238,7 @@ func TestRevokeCrossesTheEnd(t *testing.T) {
 		assert.NoError(t, d.c[1].err)
 
 		// The next offer is not taken for the revoked one.
-		want = stream(0, 20_000, 30_000)
+		want = streamBytes(0, 20_000, 30_000)
 		d.offer(0, want)
 		assert.True(t, bytes.Equal(want, d.drain(1, len(want), len(want))))
 		d.c[0].takeOutbound()
@@ -266,7 +266,7 @@ func (d *duo) push() {
 func TestUntarget(t *testing.T) {
 	for pushes := range 5 {
 		d := writeModeDuo(t)
-		want := stream(0, 0, 80_000)
+		want := streamBytes(0, 0, 80_000)
 		d.offer(0, want)
 		p := make([]byte, 40_000)
 		_, begun := d.c[1].pull(p)
@@ -295,7 +295,7 @@ func TestUntarget(t *testing.T) {
 // A target that the peer has not heard of, for want of credits, is taken back without asking it.
 func TestUntargetUnsent(t *testing.T) {
 	d := writeModeDuo(t)
-	want := stream(0, 0, 80_000)
+	want := streamBytes(0, 0, 80_000)
 	d.offer(0, want)
 	c := d.c[1]
 	credits := c.win.credits
@@ -303,7 +303,7 @@ func TestUntargetUnsent(t *testing.T) {
 	p := make([]byte, 40_000)
 	_, begun := c.pull(p)
 	require.True(t, begun)
-	require.True(t, c.in.targetWanted)
+	require.True(t, c.wanted(letterTarget))
 	c.stopPiece()
 	assert.True(t, c.in.over && !c.in.busy)
 	assert.Zero(t, c.takePiece())
@@ -320,7 +320,7 @@ func TestUntargetUnsent(t *testing.T) {
 func TestRevokeDuringATarget(t *testing.T) {
 	for pushes := range 4 {
 		d := writeModeDuo(t)
-		want := stream(0, 0, 80_000)
+		want := streamBytes(0, 0, 80_000)
 		d.offer(0, want)
 		p := make([]byte, 40_000)
 		_, begun := d.c[1].pull(p)
@@ -362,7 +362,7 @@ func TestOfferFallsBack(t *testing.T) {
 					}
 					return provider.StatusOK
 				}
-				want := stream(0, 0, 150_000)
+				want := streamBytes(0, 0, 150_000)
 				sent := 0
 				if first, begun := d.c[0].offer(want); begun {
 					d.settle()
@@ -429,7 +429,7 @@ func TestExposeRelieves(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.expose(make([]byte, 30_000), want)
 		assert.Equal(t, provider.StatusLimit, err, "nothing left to give up")
-		c.revokeAccess(r.Handle)
+		c.conceal(r.Handle)
 		runtime.KeepAlive(idle)
 		d.w.faults = nil
 		d.finish()
@@ -453,16 +453,13 @@ func TestDeregisterFails(t *testing.T) {
 		if c.attr.RDMARead {
 			c = d.c[0]
 		}
-		assert.True(t, c.done && c.ended, "the endpoint is closed at once")
-		assert.True(t, c.reset)
+		assert.True(t, c.finished() && c.line.state == lineEnded, "the endpoint is closed at once")
+		assert.True(t, isBroken(c))
 		assert.Equal(t, provider.StatusBusy, c.err)
 		d.w.faults = nil
 		for i, c := range d.c {
 			d.w.ends[i].Close()
-			c.ended, c.done = true, true
-			c.poll()
-			c.dropInbound()
-			c.dropOutbound()
+			c.lineClosed()
 			c.finish()
 		}
 		requireRules(t, d.w)
@@ -479,10 +476,7 @@ func TestClosedBeforePosting(t *testing.T) {
 		require.True(t, begun)
 		closeEnd := func(i int) {
 			d.w.ends[i].Close()
-			d.c[i].ended, d.c[i].done = true, true
-			d.c[i].poll()
-			d.c[i].dropInbound()
-			d.c[i].dropOutbound()
+			d.c[i].lineClosed()
 		}
 		if op.Local.Bytes != nil {
 			closeEnd(1)
@@ -543,7 +537,7 @@ func TestRDMAFails(t *testing.T) {
 			}
 			d.settlePushing()
 			for i, c := range d.c { // as Conn does
-				if c.done {
+				if isDone(c) {
 					d.w.ends[i].Close()
 					c.poll()
 				}
@@ -555,7 +549,7 @@ func TestRDMAFails(t *testing.T) {
 			}
 			assert.Equal(t, provider.StatusTooLong, saw.err)
 			assert.Equal(t, syscall.ECONNRESET, other.err)
-			assert.True(t, saw.done && other.done)
+			assert.True(t, isDone(saw) && isDone(other))
 			d.finish()
 		}
 	}
@@ -568,7 +562,7 @@ func TestOfferNumbersWrap(t *testing.T) {
 		var ids []uint64
 		pos := 0
 		for i := range 6 {
-			want := stream(0, pos, 20_000)
+			want := streamBytes(0, pos, 20_000)
 			first := d.offer(0, want)
 			ids = append(ids, d.c[0].out.id)
 			if i%2 == 0 { // an unfinished one in between
@@ -664,6 +658,7 @@ func TestNoStaleMemoryInATarget(t *testing.T) {
 	}
 	_, begun := p.c.pullOwn()
 	require.True(t, begun)
+	p.c.pump()
 	p.say(header{kind: kindWrote, arg: 1}, count(ownPiece))
 	buf := make([]byte, ownPiece)
 	m, err := p.c.read(buf)
@@ -710,7 +705,7 @@ func TestSmallPiecesShareMemory(t *testing.T) {
 func TestSpillKeepsTheOrderAndTheLimit(t *testing.T) {
 	d := newDuo(t, fakeAttr(), fakeAttr(), Config{ReadBuffer: 20_000})
 	c := d.c[1]
-	want := stream(0, 0, 400_000)
+	want := streamBytes(0, 0, 400_000)
 	sent, r := 0, fakeRand(1)
 	for i := 0; sent < 200_000 && i < 10_000; i++ {
 		m := d.write(0, want[sent:min(len(want), sent+1+r.IntN(3000))])
@@ -725,12 +720,12 @@ func TestSpillKeepsTheOrderAndTheLimit(t *testing.T) {
 		if m == 0 {
 			require.Greater(t, c.spilled, 20_000-busyBuffer, "there is no room for one more message")
 			n := r.IntN(15_000) + 1
-			pos := sent - len(d.c[0].held) - c.queued
+			pos := sent - c.queued
 			require.True(t, bytes.HasPrefix(want[pos:], d.read(1, n)))
 		}
 	}
 	for c.queued > 0 {
-		pos := sent - len(d.c[0].held) - c.queued
+		pos := sent - c.queued
 		require.True(t, bytes.HasPrefix(want[pos:], d.read(1, 1000)))
 		d.settle()
 	}

@@ -30,7 +30,7 @@ func TestUrgentPassesStalledData(t *testing.T) {
 		t.Run(fmt.Sprintf("%d-%d", a, b), func(t *testing.T) {
 			d := newDuo(t, modelAttrs(a), modelAttrs(b), Config{ReadBuffer: DefaultReadBuffer, Threshold: -1})
 			written := 0
-			p := stream(0, 0, 1<<20)
+			p := streamBytes(0, 0, 1<<20)
 			for range 10000 {
 				n := d.write(0, p[:min(len(p), 5000)])
 				written += n
@@ -41,14 +41,14 @@ func TestUrgentPassesStalledData(t *testing.T) {
 			}
 			require.False(t, d.c[0].canData(), "data is stalled")
 			for i := range 200 {
-				m := d.urgent(0, stream(1, i, 1+i%maxUrgent))
-				require.Equal(t, Urgent{stream(1, i, 1+i%maxUrgent), int64(written)}, m)
+				m := d.urgent(0, streamBytes(1, i, 1+i%maxUrgent))
+				require.Equal(t, Urgent{streamBytes(1, i, 1+i%maxUrgent), int64(written)}, m)
 			}
 			require.False(t, d.c[0].canData())
 			// Nor does data stop it the other way.
 			require.EqualValues(t, 0, d.urgent(1, []byte{1}).Ahead)
 
-			require.Equal(t, stream(0, 0, 1000), d.read(1, 1000))
+			require.Equal(t, streamBytes(0, 0, 1000), d.read(1, 1000))
 			d.settle()
 			assert.EqualValues(t, written-1000, d.urgent(0, []byte("x")).Ahead)
 			d.finish()
@@ -90,24 +90,6 @@ func TestUrgentMark(t *testing.T) {
 		assert.EqualValues(t, 7, d.urgent(0, []byte("e")).Ahead)
 		d.finish()
 	}
-}
-
-// Small writes that are gathered count, and are overtaken.
-func TestUrgentPassesHeld(t *testing.T) {
-	d := newDuo(t, fakeAttr(), fakeAttr())
-	n := 0
-	for len(d.c[0].held) == 0 {
-		n += d.write(0, make([]byte, 10))
-		require.Less(t, n, 1000)
-	}
-	d.c[0].sendUrgent([]byte("x"))
-	require.NotEmpty(t, d.c[0].held)
-	d.settle()
-	m, ok, err := d.c[1].takeUrgent()
-	require.True(t, ok)
-	require.NoError(t, err)
-	assert.EqualValues(t, n, m.Ahead)
-	d.finish()
 }
 
 // What the application does not take stops at a bound, and goes on when it does.
@@ -176,8 +158,8 @@ func TestUrgentEnds(t *testing.T) {
 	d.c[1].close()
 	d.c[0].close()
 	d.settle()
-	assert.True(t, d.c[0].done && d.c[1].done)
-	assert.False(t, d.c[0].reset || d.c[1].reset)
+	assert.True(t, isDone(d.c[0]) && isDone(d.c[1]))
+	assert.False(t, isBroken(d.c[0]) || isBroken(d.c[1]))
 	d.finish()
 
 	d = newDuo(t, fakeAttr(), fakeAttr())
@@ -186,7 +168,7 @@ func TestUrgentEnds(t *testing.T) {
 	d.c[1].close()
 	d.c[0].sendUrgent([]byte("lost"))
 	d.settle()
-	assert.True(t, d.c[0].reset && d.c[1].aborting, "as for data")
+	assert.True(t, isBroken(d.c[0]) && d.c[1].abortCode == abortReset, "as for data")
 	d.finish()
 }
 
@@ -349,12 +331,12 @@ func TestControlPassesTwoStalledDirections(t *testing.T) {
 			}
 			d.settle()
 			for i, c := range d.c {
-				for c.urg != nil && c.urg.queue.len() > 0 {
+				for c.urg != nil && c.urg.queue.Len() > 0 {
 					c.takeUrgent()
 					d.settle()
 				}
 				require.True(t, d.c[i].canControl(), "seed %d: end %d, credits %d and %d, owed %d and %d",
-					seed, i, d.c[0].win.credits, d.c[1].win.credits, d.c[0].owed, d.c[1].owed)
+					seed, i, d.c[0].win.credits, d.c[1].win.credits, d.c[0].ungranted, d.c[1].ungranted)
 			}
 		}
 		d.finish()

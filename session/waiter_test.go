@@ -51,8 +51,8 @@ func TestWaiterSeat(t *testing.T) {
 				w[i].park()
 				if work[i].Load() > n {
 					w[i].unpark()
-				} else if seat := w[i].sit(); seat != nil {
-					w[i].rise(seat, work[i].Load() > n)
+				} else if seat := w[i].enter(); seat != nil {
+					w[i].sleep(seat, work[i].Load() > n)
 				} else if work[i].Load() > n {
 					w[i].unpark()
 				} else {
@@ -94,13 +94,13 @@ func TestWaiterSeatChanges(t *testing.T) {
 		w.ch = make(chan struct{}, 1)
 		w.sleeper.Store(&s)
 		w.park()
-		seat := w.sit()
+		seat := w.enter()
 		assert.Same(t, old, seat)
 		if w.sleeper.Store(&n); next == nil {
 			w.sleeper.Store(nil)
 		}
 		assert.True(t, w.wake())
-		w.rise(seat, false)
+		w.sleep(seat, false)
 		assert.False(t, w.parked())
 		assert.Empty(t, fresh.sleep)
 	}

@@ -12,7 +12,7 @@ import (
 //	0  type     u8
 //	1  flags    u8
 //	2  credits  u16  receive buffers granted to the peer, of the size granted last
-//	4  length   u32  payload bytes
+//	4  length   u32  payload bytes; with flagOpen, those that it began with
 //	8  arg      u64  depends on the type
 const headerSize = 16
 
@@ -60,12 +60,11 @@ func (k kind) String() string {
 }
 
 const (
-	flagWant    = 1 << iota // the sender may hold data back: it is to be told when there is nothing left to read
-	flagMore                // larger or more receive buffers would help the sender
+	flagMore    = 1 << iota // larger or more receive buffers would help the sender
 	flagBlocked             // a Write waits: take data out of the receive buffers even where nobody reads
-	flagDrain               // with kindResize
+	flagDrain               // with kindResize, kindNop: use up receive buffers of older sizes
 	flagDirect              // with kindDone: all of it went into a waiting Read
-	flagDry                 // with kindNop: the answer to flagWant
+	flagOpen                // with kindData: bytes may have been appended, see provider.Appender
 )
 
 // header is a decoded message header.
@@ -101,7 +100,8 @@ func parseHeader(b []byte) (header, error) {
 	if h.kind == 0 || h.kind >= kinds {
 		return header{}, protocolError("message of unknown %v", h.kind)
 	}
-	if uint64(h.length) != uint64(len(b)-headerSize) {
+	if payload := uint64(len(b) - headerSize); uint64(h.length) != payload &&
+		(h.kind != kindData || h.flags&flagOpen == 0 || uint64(h.length) > payload) {
 		return header{}, protocolError("%v of %d bytes says %d", h.kind, len(b)-headerSize, h.length)
 	}
 	return h, nil

@@ -35,6 +35,7 @@ type fakeEnd struct {
 	inUse  map[provider.Handle]int
 	tap    func(b []byte)    // takes the messages that arrive instead of receives
 	onArm  func()            // something happens just before Arm
+	unread bool              // as the session has said
 	kept   []provider.Handle // which a fault kept from being deregistered
 }
 
@@ -50,6 +51,7 @@ type fakeMsg struct {
 	rdma provider.RDMA
 	ctx  uint64
 	free bool // data is inline: no completion
+	open bool // it may be appended to
 	soli bool
 }
 
@@ -158,6 +160,13 @@ func (e *fakeEnd) disconnect() {
 	e.gone = true
 	e.flush()
 	e.complete(provider.Completion{Op: provider.OpDisconnect}, true)
+}
+
+// exit ends the connection as the end of the peer's process does.
+func (e *fakeEnd) exit(s provider.Status) {
+	e.gone = true
+	e.flush()
+	e.complete(provider.Completion{Op: provider.OpDisconnect, Status: s}, true)
 }
 
 // flush completes everything posted as aborted.
@@ -273,7 +282,7 @@ func (e *fakeEnd) PostSend(s provider.Send) error {
 	if f := e.w.fault("post-send"); f != provider.StatusOK {
 		return f
 	}
-	m := fakeMsg{op: provider.OpSend, ctx: s.Context, soli: s.Solicited}
+	m := fakeMsg{op: provider.OpSend, ctx: s.Context, soli: s.Solicited, open: s.Open}
 	if m.free = s.IsInline(); m.free {
 		m.data = append(append(m.data, s.Inline[0]...), s.Inline[1]...)
 		if len(m.data) > e.attr.MaxInline {
@@ -291,6 +300,29 @@ func (e *fakeEnd) PostSend(s provider.Send) error {
 	e.out = append(e.out, m)
 	return nil
 }
+
+// Append implements provider.Appender: a message is taken when it is delivered.
+func (e *fakeEnd) Append(p []byte) bool {
+	n := len(e.out)
+	if n == 0 || e.state() != nil || !e.out[n-1].open || !e.out[n-1].free {
+		return false
+	}
+	i := -1 // the receive that the message will take
+	for _, m := range e.out {
+		if m.op == provider.OpSend {
+			i++
+		}
+	}
+	m := &e.out[n-1]
+	if i >= len(e.peer.recvs) || len(m.data)+len(p) > len(e.peer.recvs[i].Buffer.Bytes) {
+		return false
+	}
+	m.data = append(m.data, p...)
+	return true
+}
+
+// Unread implements provider.Appender.
+func (e *fakeEnd) Unread(unread bool) { e.unread = unread }
 
 func (e *fakeEnd) post(op provider.Op, r provider.RDMA) error {
 	if err := e.state(); err != nil {
@@ -330,8 +362,11 @@ func (e *fakeEnd) Arm(w provider.Wake) bool {
 }
 
 func (e *fakeEnd) Extension(id provider.GUID) (any, error) {
-	if id == provider.GUIDRDMARead && e.attr.RDMARead {
+	switch {
+	case id == provider.GUIDRDMARead && e.attr.RDMARead:
 		return provider.RDMAReader(e), nil
+	case id == provider.GUIDAppender && e.attr.MaxInline > 0 && e.attr.MaxRecvs > 100:
+		return provider.Appender(e), nil
 	}
 	return nil, errors.ErrUnsupported
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestHeaderBytes(t *testing.T) {
-	b := encode(header{kind: kindData, flags: flagWant | flagMore, credits: 0x0102, arg: 0x0807060504030201}, []byte("hi"))
+	b := encode(header{kind: kindData, flags: flagMore | flagBlocked, credits: 0x0102, arg: 0x0807060504030201}, []byte("hi"))
 	assert.Equal(t, []byte{4, 3, 2, 1, 2, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 'h', 'i'}, b)
 	h, err := parseHeader(b)
 	require.NoError(t, err)
@@ -24,7 +24,7 @@ func TestKindNumbers(t *testing.T) {
 		16: kindPing, 17: kindPong, 18: kindUrgent, 19: kindTaken} {
 		assert.EqualValues(t, n, k, k.String())
 	}
-	assert.Equal(t, []int{1, 2, 4, 8, 16}, []int{flagWant, flagMore, flagBlocked, flagDrain, flagDirect})
+	assert.Equal(t, []int{1, 2, 4, 8, 16}, []int{flagMore, flagBlocked, flagDrain, flagDirect, flagOpen})
 	assert.Equal(t, []int{1, 2, 3, 4}, []int{abortReset, abortProtocol, abortTimeout, abortFailed})
 	assert.Equal(t, []int{1, 2, 3}, []int{RefusedMemory, RefusedVersion, RefusedBusy})
 	assert.Equal(t, "data", kindData.String())

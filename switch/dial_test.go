@@ -317,12 +317,12 @@ func mustAddr(t testing.TB, s string) net.Addr {
 // The provider sees what TCP would: the zone is kept, a mapped address is IPv4.
 func TestDialAddressesOfProvider(t *testing.T) {
 	f := newFaulty(t, emu.Config{})
-	f.prefixes = func() ([]netip.Prefix, error) {
+	f.On.Prefixes = func() ([]netip.Prefix, error) {
 		return []netip.Prefix{netip.MustParsePrefix("fe80::1/64"), netip.MustParsePrefix("10.0.0.1/24")}, nil
 	}
 	type call struct{ local, remote string }
 	var got []call
-	f.dial = func(_ context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
+	f.On.Dial = func(_ context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
 		got = append(got, call{local.String(), remote.String()})
 		return nil, provider.StatusRefused
 	}
@@ -376,10 +376,10 @@ func TestDialSeveralProviders(t *testing.T) {
 
 	// A refusal is final, whoever it comes from.
 	failDial(provider.StatusRefused)(first)
-	asked := second.dialCount()
+	asked := second.Uses().Dials
 	_, err := s.Dial(t.Context(), new(net.Dialer), "san", l.Addr().String())
 	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
-	assert.Equal(t, asked, second.dialCount())
+	assert.Equal(t, asked, second.Uses().Dials)
 }
 
 func TestDialSANOnly(t *testing.T) {
@@ -413,7 +413,7 @@ func TestDialSANOnly(t *testing.T) {
 	s = newSwitch(t, Config{})
 	assert.Equal(t, "dial san: no SAN in use", text(net.Dialer{}, "san", address))
 	f = newFaulty(t, emu.Config{})
-	f.prefixes = func() ([]netip.Prefix, error) { return nil, provider.StatusLink }
+	f.On.Prefixes = func() ([]netip.Prefix, error) { return nil, provider.StatusLink }
 	s = newSwitch(t, Config{}, f)
 	assert.Equal(t, "dial san ADDR: no SAN provider for the address (link failed)", text(net.Dialer{}, "san", address))
 }
@@ -425,7 +425,7 @@ func TestDialContext(t *testing.T) {
 		fault func(f *faulty, reached func())
 	}{
 		{"dial", func(f *faulty, reached func()) {
-			f.dial = func(ctx context.Context, _, _ netip.AddrPort) (provider.Endpoint, error) {
+			f.On.Dial = func(ctx context.Context, _, _ netip.AddrPort) (provider.Endpoint, error) {
 				reached()
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -481,7 +481,7 @@ func TestDialShortTimeout(t *testing.T) {
 	assert.Greater(t, shorten(time.Hour, ctx), time.Hour/4)
 
 	f := newFaulty(t, emu.Config{})
-	f.dial = func(ctx context.Context, _, _ netip.AddrPort) (provider.Endpoint, error) {
+	f.On.Dial = func(ctx context.Context, _, _ netip.AddrPort) (provider.Endpoint, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}

@@ -28,10 +28,10 @@ func TestFallback(t *testing.T) {
 		served    Reason // 0: ReasonPlainClient
 	}{
 		{name: "prefixes", why: ReasonProviderFailed, served: ReasonProviderFailed, fault: func(f *faulty) {
-			f.prefixes = func() ([]netip.Prefix, error) { return nil, provider.StatusLink }
+			f.On.Prefixes = func() ([]netip.Prefix, error) { return nil, provider.StatusLink }
 		}},
 		{name: "no prefixes", why: ReasonNoProvider, served: ReasonNoProvider, fault: func(f *faulty) {
-			f.prefixes = func() ([]netip.Prefix, error) { return nil, nil }
+			f.On.Prefixes = func() ([]netip.Prefix, error) { return nil, nil }
 		}},
 		{name: "listen", why: ReasonNoListener, served: ReasonMemory, fault: func(f *faulty) {
 			f.listen = func(netip.AddrPort) error { return provider.StatusLimit }
@@ -42,12 +42,12 @@ func TestFallback(t *testing.T) {
 		{name: "dial, unsupported", why: ReasonUnsupported, fault: failDial(provider.StatusUnsupported)},
 		{name: "dial, closed", why: ReasonProviderFailed, fault: failDial(provider.StatusClosed)},
 		{name: "dial, rejected for TCP", why: ReasonPeerDeclined, peer: ReasonBusy, fault: func(f *faulty) {
-			f.dial = func(context.Context, netip.AddrPort, netip.AddrPort) (provider.Endpoint, error) {
+			f.On.Dial = func(context.Context, netip.AddrPort, netip.AddrPort) (provider.Endpoint, error) {
 				return nil, &provider.Error{Status: provider.StatusRefused, Reason: rejectBusy.bytes()}
 			}
 		}},
 		{name: "dial, silence", why: ReasonRaceLost, lead: time.Millisecond, fault: func(f *faulty) {
-			f.dial = func(ctx context.Context, _, _ netip.AddrPort) (provider.Endpoint, error) {
+			f.On.Dial = func(ctx context.Context, _, _ netip.AddrPort) (provider.Endpoint, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
@@ -133,7 +133,7 @@ func TestFallback(t *testing.T) {
 
 func failDial(s provider.Status) func(f *faulty) {
 	return func(f *faulty) {
-		f.dial = func(context.Context, netip.AddrPort, netip.AddrPort) (provider.Endpoint, error) {
+		f.On.Dial = func(context.Context, netip.AddrPort, netip.AddrPort) (provider.Endpoint, error) {
 			return nil, &provider.Error{Provider: "emu", Op: "dial", Status: s}
 		}
 	}
@@ -205,13 +205,13 @@ func TestFailureIsRemembered(t *testing.T) {
 	l, other := listen(t, s, "tcp", "127.0.0.1:0"), listen(t, s, "tcp", "127.0.0.1:0")
 	failDial(provider.StatusLink)(f)
 	assertTCP(t, dial(t, s, "tcp", l.Addr().String()), ReasonLink)
-	f.dial = nil
+	f.On.Dial = nil
 	for range 3 {
 		r := dial(t, s, "tcp", l.Addr().String())
 		assertTCP(t, r, ReasonCached)
 		assert.ErrorIs(t, r.Route.Err, provider.StatusLink)
 	}
-	assert.Equal(t, 1, f.dialCount())
+	assert.Equal(t, 1, f.Uses().Dials)
 	assertSAN(t, dial(t, s, "tcp", other.Addr().String()))
 
 	s.negatives.ttl = 0
@@ -227,7 +227,7 @@ func TestShortageIsNotRemembered(t *testing.T) {
 		l := listen(t, s, "tcp", "127.0.0.1:0")
 		failDial(status)(f)
 		assertTCP(t, dial(t, s, "tcp", l.Addr().String()), ReasonMemory)
-		f.dial = nil
+		f.On.Dial = nil
 		assertSAN(t, dial(t, s, "tcp", l.Addr().String()))
 	}
 }
@@ -238,7 +238,7 @@ func TestLostRaceIsRemembered(t *testing.T) {
 	s := newSwitch(t, Config{HeadStart: time.Millisecond}, f)
 	s.negatives.first = s.negatives.ttl // however slow this machine is
 	l := listen(t, s, "tcp", "127.0.0.1:0")
-	f.dial = func(ctx context.Context, _, _ netip.AddrPort) (provider.Endpoint, error) {
+	f.On.Dial = func(ctx context.Context, _, _ netip.AddrPort) (provider.Endpoint, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -248,7 +248,7 @@ func TestLostRaceIsRemembered(t *testing.T) {
 	r := dial(t, s, "tcp", l.Addr().String())
 	assertTCP(t, r, ReasonCached)
 	assert.Equal(t, errLate, r.Route.Err)
-	assert.Equal(t, lateLimit, f.dialCount())
+	assert.Equal(t, lateLimit, f.Uses().Dials)
 }
 
 // Nobody is kept off the SAN by having asked before the server was there.

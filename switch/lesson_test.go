@@ -17,6 +17,8 @@ func TestLessonOfStatus(t *testing.T) {
 	want := map[provider.Status]lesson{
 		provider.StatusAborted:      lessonAvoid,
 		provider.StatusDisconnected: lessonAvoid,
+		provider.StatusExited:       lessonAvoid,
+		provider.StatusExitedUnread: lessonAvoid,
 		provider.StatusAccess:       lessonAvoid,
 		provider.StatusLocal:        lessonAvoid,
 		provider.StatusTooLong:      lessonAvoid,
@@ -34,8 +36,6 @@ func TestLessonOfStatus(t *testing.T) {
 		provider.StatusLink:         lessonAvoid,
 		provider.StatusUnsupported:  lessonAvoid,
 		provider.StatusClosed:       lessonNone,
-		provider.StatusExited:       lessonAvoid,
-		provider.StatusExitedUnread: lessonAvoid,
 	}
 	for s := provider.StatusOK + 1; s.Error() != "unknown status"; s++ {
 		l, ok := want[s]

@@ -47,7 +47,7 @@ func TestListenAddresses(t *testing.T) {
 	} {
 		t.Run(c.network+" "+c.address, func(t *testing.T) {
 			f := newFaulty(t, emu.Config{})
-			f.prefixes = c.prefixes
+			f.On.Prefixes = c.prefixes
 			l := listen(t, newSwitch(t, Config{}, f), c.network, c.address)
 			addr, port := l.Addr().(*net.TCPAddr), l.Addr().(*net.TCPAddr).Port
 			assert.NotZero(t, port)

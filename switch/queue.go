@@ -15,18 +15,25 @@ const grace = 50 * time.Millisecond
 
 // queue has the connections of a listener that were requested over SANs and not accepted yet, in the order of the requests.
 type queue struct {
-	maxWaiting, maxHalfOpen int
+	maxWaiting  int
+	maxHalfOpen int
 
 	// changed has a token after every change that may matter to next.
 	changed chan struct{}
 
-	mu       sync.Mutex // nothing is called with it held
-	slots    []*slot
-	halfOpen int     // slots that are not ready
-	stirred  []*slot // those that somebody should advance
-	timer    *time.Timer
-	timing   bool // timer runs
-	closed   bool
+	mu sync.Mutex // a leaf
+	// +checklocks:mu
+	slots []*slot
+	// +checklocks:mu
+	halfOpen int // slots that are not ready
+	// +checklocks:mu
+	stirred []*slot // those that somebody should advance
+	// +checklocks:mu
+	timer *time.Timer
+	// +checklocks:mu
+	timing bool // timer runs
+	// +checklocks:mu
+	closed bool
 }
 
 // slot is a connection in the queue.
@@ -47,14 +54,17 @@ func newQueue(maxWaiting, maxHalfOpen int) *queue {
 	return &queue{maxWaiting: maxWaiting, maxHalfOpen: maxHalfOpen, changed: make(chan struct{}, 1)}
 }
 
-// open adds s, a connection that is to be set up. If there are too many it is not added, and ok is false, with how to reject it:
-// a full backlog is final, by WSD's rule. Peers that are slow to set up are no reason for TCP not to serve this one.
+// open adds s, a connection that is to be set up. If there are too many it is not added, and ok
+// is false, with how to reject it: who finds the backlog full waits, as with TCP. Peers that are
+// slow to set up are no reason for TCP not to serve this one.
 func (q *queue) open(s *slot) (why rejection, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case q.closed, len(q.slots) >= q.maxWaiting:
+	case q.closed:
 		return rejectFinal, false
+	case len(q.slots) >= q.maxWaiting:
+		return rejectFull, false
 	case q.halfOpen >= q.maxHalfOpen:
 		return rejectBusy, false
 	}
@@ -145,8 +155,9 @@ func (q *queue) watch(expired func()) {
 	}
 }
 
-// due is how long the first of the slots has left that are set up here, 0 if there are none. It needs to be called with
-// locked mutex.
+// due is how long the first of the slots has left that are set up here, 0 if there are none.
+//
+// +checklocks:q.mu
 func (q *queue) due() (d time.Duration) {
 	for _, s := range q.slots {
 		if s.opening != nil && !s.ready && !s.expired {
@@ -210,7 +221,9 @@ func (q *queue) empty() bool {
 	return len(q.slots) == 0
 }
 
-// drop needs to be called with locked mutex.
+// drop takes s out of the queue.
+//
+// +checklocks:q.mu
 func (q *queue) drop(s *slot) {
 	if i := slices.Index(q.slots, s); i >= 0 {
 		q.slots = slices.Delete(q.slots, i, i+1)

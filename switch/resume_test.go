@@ -46,7 +46,7 @@ func TestResume(t *testing.T) {
 
 	state := handOver()
 	turn := times(3, provider.StatusRefused)
-	f.dial = func(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
+	f.On.Dial = func(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
 		if err := turn(); err != nil {
 			return nil, err
 		}
@@ -56,7 +56,7 @@ func TestResume(t *testing.T) {
 
 	state = handOver() // connected, and then disconnected
 	turn = times(2, provider.StatusDisconnected)
-	f.dial = nil
+	f.On.Dial = nil
 	f.accept = func(ctx context.Context, r provider.Request) (provider.Endpoint, error) {
 		ep, err := r.Accept(ctx)
 		if err == nil {
@@ -77,7 +77,7 @@ func TestResume(t *testing.T) {
 	require.NotErrorIs(t, err, syscall.ECONNRESET, "it can be tried again")
 
 	// Turned away for good, but for the caller's patience.
-	f.dial = func(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
+	f.On.Dial = func(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
 		return nil, provider.StatusRefused
 	}
 	over, cancel := context.WithCancel(ctx)
@@ -87,7 +87,7 @@ func TestResume(t *testing.T) {
 	require.NotErrorIs(t, err, syscall.ECONNRESET)
 	_, err = s.Resume(ctx, f.Name(), state)
 	require.ErrorIs(t, err, syscall.ECONNRESET)
-	f.dial = nil
+	f.On.Dial = nil
 	resumed(s.Resume(ctx, f.Name(), state))
 	_, err = s.Resume(ctx, f.Name(), state)
 	assert.ErrorIs(t, err, syscall.ECONNRESET, "once")

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"testing"
+
+	"sansock/provider"
 )
 
 // BenchmarkRoundTrip and BenchmarkStream compare sessions between two processes with TCP in the same run.
@@ -34,6 +36,41 @@ func BenchmarkStream(b *testing.B) {
 			}
 		}
 	}, 64, 4<<10, 64<<10, 1<<20)
+}
+
+// BenchmarkSmall compares the ways in which 64 bytes may be on their way: as a message of their own, and behind another
+// one. Both ends are in this goroutine; the receiver takes what there is when its receives, or its one receive, are full.
+func BenchmarkSmall(b *testing.B) {
+	msg := make([]byte, 64)
+	b.Run("PostSend", func(b *testing.B) {
+		x, y := appendPair(b)
+		const n = 32
+		r := y.receives(n, 64)
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			if i%n == 0 && i > 0 {
+				for y.Poll(y.buf[:]) > 0 {
+					k := y.buf[0].Context
+					y.PostRecv(provider.Recv{Context: k, Buffer: r.Segment(int(k)*64, 64)})
+				}
+			}
+			x.PostSend(provider.Send{Inline: [2][]byte{msg}, Solicited: true})
+		}
+	})
+	b.Run("Append", func(b *testing.B) {
+		x, y := appendPair(b)
+		r, a := y.receives(1, 64<<10), provider.Appender(x.core())
+		b.ReportAllocs()
+		for b.Loop() {
+			if a.Append(msg) {
+				continue
+			}
+			if y.Poll(y.buf[:]) > 0 {
+				y.PostRecv(provider.Recv{Buffer: r.Segment(0, len(r.Bytes))})
+			}
+			x.PostSend(provider.Send{Inline: [2][]byte{msg}, Solicited: true, Open: true})
+		}
+	})
 }
 
 func eachWay(b *testing.B, role string, run func(*testing.B, net.Conn, int), sizes ...int) {

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"sansock/internal/regtable"
 	"sansock/provider"
 )
 
@@ -121,10 +122,10 @@ func TestEarly(t *testing.T) {
 	require.Equal(t, len("and on"), peer.next().Len, "the messages after that take the next receives")
 	for _, x := range []provider.Endpoint{e, peer.Endpoint} {
 		require.NoError(t, x.Close())
-		for _, s := range x.(*endpoint).table.slots {
-			if s.live && s.common {
+		for _, s := range x.(*endpoint).table.Slots {
+			if s.State == regtable.Live && s.Common {
 				x.(*endpoint).mu.Lock()
-				x.(*endpoint).free(s.blk)
+				x.(*endpoint).free(common(&s))
 				x.(*endpoint).mu.Unlock()
 			}
 		}
@@ -334,7 +335,12 @@ func TestDialerDiesBeforeAcceptance(t *testing.T) {
 			if !fin {
 				require.Error(t, <-dialed)
 			}
-			require.Empty(t, r.l.node.flows[side(false)])
+			n := r.l.node
+			require.Eventually(t, func() bool { // who has lost the link dials anew, and gives that up with the context
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				return len(n.flows[side(false)]) == 0
+			}, 10*time.Second, time.Millisecond)
 		})
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"sansock/internal/regtable"
+	"sansock/internal/ring"
+	"sansock/internal/spin"
 	"sansock/provider"
 )
 
@@ -27,6 +30,7 @@ type comp struct {
 	op     provider.Op
 	status provider.Status
 	urgent bool // wakes for WakeSolicited
+	open   bool // a message that was open
 }
 
 // Stages of the last completion.
@@ -42,9 +46,9 @@ type endpoint struct {
 	// receiving. The wake function is called with mu held, as it must not block and not call the provider; so
 	// Close need not wait for it.
 	mu     sync.Mutex
-	comps  queue[comp]
-	recvs  queue[recv]
-	table  table
+	comps  ring.Ring[comp]
+	recvs  ring.Ring[recv]
+	table  regtable.Table
 	reqs   *[maxRDMAs]req // RDMA of our own; nil: none yet
 	out    inbox          // the peer's
 	in     inbox
@@ -52,6 +56,11 @@ type endpoint struct {
 	held   []byte                            // the first message, come before a receive was posted
 	posts  [provider.OpDisconnect + 1]uint32 // operations posted and not polled, by kind
 	urgent uint32                            // urgent completions in comps
+
+	tail   tail   // the message sent last
+	loose  ptr    // a receive behind whose message the peer may still be writing; 0: none
+	unread unread // as in
+	opens  uint32 // open messages in comps
 
 	head   uint32 // events taken
 	events uint32 // events given
@@ -77,6 +86,7 @@ type endpoint struct {
 	expected bool // the link counts it among those that the peer has yet to end; guarded by the link's mu
 
 	wake     func()
+	waiter   spin.Waiter
 	pausing  score // these two belong to the one who spins
 	yielding pace
 	roused   atomic.Bool // by Interrupt
@@ -104,7 +114,7 @@ func newEndpoint(l *link, local, remote netip.AddrPort) (*endpoint, error) {
 		clear(b.mem)
 	}
 	e.inBlk, e.in = b, view(b.mem)
-	e.table.salt = salt()
+	e.table.Salt = salt()
 	return e, nil
 }
 
@@ -126,6 +136,8 @@ func (e *endpoint) Extension(id provider.GUID) (any, error) {
 		return provider.Spinner(e), nil
 	case provider.GUIDSleeper:
 		return provider.Sleeper(e), nil
+	case provider.GUIDAppender:
+		return provider.Appender(e), nil
 	}
 	return nil, provider.StatusUnsupported
 }
@@ -151,14 +163,14 @@ func (e *endpoint) PostRecv(r provider.Recv) error {
 	if e.posts[provider.OpRecv] >= maxRecvs {
 		return provider.StatusQueueFull
 	}
-	i, off, ok := e.table.local(&r.Buffer)
+	i, off, ok := e.table.Local(&r.Buffer)
 	if !ok {
 		return provider.StatusLocal
 	}
-	s := &e.table.slots[i]
+	s := &e.table.Slots[i]
 	v := recv{ctx: r.Context, off: off, size: uint32(min(len(r.Buffer.Bytes), maxMessage)), slot: i}
-	if s.common {
-		v.at = s.blk.at + ptr(off)
+	if s.Common {
+		v.at = ptr(s.Place) + ptr(off)
 	} else {
 		b, err := e.alloc(int(v.size))
 		if err != nil {
@@ -166,9 +178,9 @@ func (e *endpoint) PostRecv(r provider.Recv) error {
 		}
 		v.at, v.bounce = b.at, b.mem
 	}
-	s.posted++
+	s.Posted++
 	e.posts[provider.OpRecv]++
-	e.recvs.push(v)
+	e.recvs.Push(v)
 	published()
 	e.in.descs[e.posted%slots].Store(packDesc(v.at, int(v.size), e.posted))
 	e.posted++
@@ -193,7 +205,7 @@ func (e *endpoint) alloc(n int) (block, error) {
 // free gives a block back as soon as the peer does not use it any more. Called with mu held.
 func (e *endpoint) free(b block) {
 	e.bytes -= b.size
-	if e.over && !e.gone {
+	if (e.over || e.holds(b)) && !e.gone {
 		e.stale = append(e.stale, b)
 		return
 	}
@@ -201,6 +213,12 @@ func (e *endpoint) free(b block) {
 }
 
 func bounced(r *recv) block { return block{r.at, rounded(len(r.bounce)), r.bounce} }
+
+// common is the block of a registration from Allocate, all of which its Bytes have as their capacity.
+func common(s *regtable.Slot) block {
+	n := cap(s.Bytes)
+	return block{ptr(s.Place), n, s.Bytes[:n]}
+}
 
 // PostSend implements provider.Endpoint.
 func (e *endpoint) PostSend(s provider.Send) error {
@@ -216,6 +234,9 @@ func (e *endpoint) PostSend(s provider.Send) error {
 	if s.Solicited {
 		flag = solicited
 	}
+	if s.Open {
+		flag |= open
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var unknown uint64 // the descriptor that the last pump was for
@@ -227,7 +248,7 @@ func (e *endpoint) PostSend(s provider.Send) error {
 			if e.posts[provider.OpSend] >= uint32(attributes.MaxSends) {
 				return provider.StatusQueueFull
 			}
-			if _, _, ok := e.table.local(&s.Local); !ok {
+			if _, _, ok := e.table.Local(&s.Local); !ok {
 				return provider.StatusLocal
 			}
 		}
@@ -241,15 +262,20 @@ func (e *endpoint) PostSend(s provider.Send) error {
 		}
 		p, size := unpackDesc(w)
 		if n > size {
-			e.emit(evTooLong, 0, n, flag, true)
+			e.emit(evTooLong, 0, n, flag&^open, true)
 			e.sendFailed(&s, provider.StatusTooLong)
 			return nil
 		}
-		dst, ok := at(*e.l.peerSegs.Load(), p, n)
+		room := n
+		if s.Open {
+			room = min(size, maxMessage)
+		}
+		dst, ok := at(*e.l.peerSegs.Load(), p, room)
 		if ok {
 			k := copy(dst, a)
 			copy(dst[k:], b)
-			break
+			e.sendInto(&s, dst, n, flag)
+			return nil
 		}
 		if w == unknown || tries == slots || e.early {
 			e.sendFailed(&s, provider.StatusLink)
@@ -262,13 +288,20 @@ func (e *endpoint) PostSend(s provider.Send) error {
 		e.l.pump()
 		e.mu.Lock()
 	}
+}
+
+// sendInto tells of a message that lies in the receive dst. Called with mu held.
+func (e *endpoint) sendInto(s *provider.Send, dst []byte, n int, flag uint64) {
 	e.sent++
+	i := e.events
 	e.emit(evMessage, 0, n, flag, s.Solicited)
+	if s.Open {
+		e.tail = tail{&e.out.events[i%slots], packEvent(evMessage, 0, n, flag, i), dst}
+	}
 	if s.Local.Bytes != nil {
 		e.posts[provider.OpSend]++
 		e.push(comp{ctx: s.Context, op: provider.OpSend})
 	}
-	return nil
 }
 
 // sendUnposted sends a message to a peer that has no receive posted. Called with mu held.
@@ -280,7 +313,7 @@ func (e *endpoint) sendUnposted(s *provider.Send, a, b []byte, flag uint64) erro
 	k := copy(e.out.held, a)
 	copy(e.out.held[k:], b)
 	e.sent++ // it takes the first receive, whenever that is posted
-	e.emit(evHeld, 0, len(a)+len(b), flag, s.Solicited)
+	e.emit(evHeld, 0, len(a)+len(b), flag&^open, s.Solicited)
 	if s.Local.Bytes != nil {
 		e.posts[provider.OpSend]++
 		e.push(comp{ctx: s.Context, op: provider.OpSend})
@@ -327,15 +360,16 @@ func (e *endpoint) emit(k kind, arg uint8, n int, flag uint64, urgent bool) {
 
 // give stores an event for the peer, who may not look for it. Called with mu held.
 func (e *endpoint) give(k kind, arg uint8, n int, flag uint64) {
+	e.tail.word = 0 // only the message sent last grows
 	published()
 	e.out.events[e.events%slots].Swap(packEvent(k, arg, n, flag, e.events)) // see words
 	e.events++
 }
 
 // lockDrained takes mu and all that has arrived.
-func (e *endpoint) lockDrained() {
+func (e *endpoint) lockDrained(t taker) {
 	e.mu.Lock()
-	e.drain()
+	e.drain(t)
 	// Each pump brings the memory that an event before it names. A later event may name what was announced after
 	// the pump: only the same one, still unknown, is wrong.
 	for range slots {
@@ -349,7 +383,7 @@ func (e *endpoint) lockDrained() {
 		e.mu.Unlock()
 		e.l.pump()
 		e.mu.Lock()
-		e.drain()
+		e.drain(t)
 		if e.behind && e.head == at {
 			break
 		}
@@ -360,18 +394,25 @@ func (e *endpoint) lockDrained() {
 }
 
 // drain takes the events that have arrived. Called with mu held.
-func (e *endpoint) drain() {
+func (e *endpoint) drain(t taker) {
 	e.behind = false
 	for range slots {
 		if e.over {
 			return
 		}
-		w := e.in.events[e.head%slots].Load()
-		if w>>lapShift<<lapShift != lap(e.head) {
+		slot := &e.in.events[e.head%slots]
+		w := slot.Load()
+		if !current(w, e.head) {
 			return
 		}
+		if e.loose != 0 {
+			e.tighten()
+		}
+		if w&open != 0 {
+			w = e.shut(slot, t)
+		}
 		observed()
-		if !e.event(w) {
+		if !current(w, e.head) || !e.event(w) {
 			e.end(provider.StatusLink)
 			return
 		}
@@ -386,23 +427,26 @@ func (e *endpoint) drain() {
 func (e *endpoint) event(w uint64) bool {
 	k, arg, n := unpackEvent(w)
 	urgent := w&solicited != 0
-	if e.l.dials && !e.accepted && k != evAccepted { // to answer there is no inbox
+	if e.l.dials && !e.accepted && k != evAccepted || w&open != 0 && k != evMessage { // to answer there is no inbox
 		return false
 	}
 	switch k {
 	case evMessage:
-		if e.recvs.n == 0 {
+		if e.recvs.Len() == 0 {
 			return false
 		}
-		r := e.recvs.front()
+		r := e.recvs.Front()
 		if n > r.size {
 			return false
 		}
 		if r.bounce != nil {
-			copy(e.table.slots[r.slot].bytes[r.off:], r.bounce[:n])
+			copy(e.table.Slots[r.slot].Bytes[r.off:], r.bounce[:n])
+		}
+		if w&open != 0 {
+			e.loose = r.at
 		}
 		e.started = true
-		e.received(n, provider.StatusOK, urgent)
+		e.received(n, provider.StatusOK, urgent, w&open != 0)
 	case evHeld:
 		if e.started || n > provider.MaxFirstMessage {
 			return false
@@ -410,14 +454,14 @@ func (e *endpoint) event(w uint64) bool {
 		e.started = true
 		e.held = append(make([]byte, 0, max(n, 1)), e.in.held[:n]...)
 		e.heldUrg = urgent
-		if e.recvs.n > 0 {
+		if e.recvs.Len() > 0 {
 			e.deliverHeld()
 		}
 	case evTooLong:
-		if e.recvs.n == 0 {
+		if e.recvs.Len() == 0 {
 			return false
 		}
-		e.received(0, provider.StatusTooLong, true)
+		e.received(0, provider.StatusTooLong, true, false)
 		e.end(provider.StatusTooLong)
 	case evRequest:
 		return arg < maxRDMAs && e.serve(arg)
@@ -435,15 +479,18 @@ func (e *endpoint) event(w uint64) bool {
 	return true
 }
 
-// received completes the first receive. Called with mu held.
-func (e *endpoint) received(n uint32, st provider.Status, urgent bool) {
-	r := e.recvs.front()
+// received completes the first receive, grown with a message that was open. Called with mu held.
+func (e *endpoint) received(n uint32, st provider.Status, urgent, grown bool) {
+	r := e.recvs.Front()
 	if r.bounce != nil {
 		e.free(bounced(r))
 	}
-	e.table.slots[r.slot].posted--
-	c := comp{ctx: r.ctx, n: n, op: provider.OpRecv, status: st, urgent: urgent}
-	e.recvs.drop()
+	e.table.Slots[r.slot].Posted--
+	c := comp{ctx: r.ctx, n: n, op: provider.OpRecv, status: st, urgent: urgent, open: grown}
+	if grown {
+		e.opens++
+	}
+	e.recvs.Drop()
 	e.push(c)
 }
 
@@ -451,19 +498,19 @@ func (e *endpoint) received(n uint32, st provider.Status, urgent bool) {
 func (e *endpoint) deliverHeld() {
 	m := e.held
 	e.held = nil
-	r := e.recvs.front()
+	r := e.recvs.Front()
 	if len(m) > int(r.size) {
-		e.received(0, provider.StatusTooLong, true)
+		e.received(0, provider.StatusTooLong, true, false)
 		e.end(provider.StatusTooLong)
 		return
 	}
-	copy(e.table.slots[r.slot].bytes[r.off:], m)
-	e.received(uint32(len(m)), provider.StatusOK, e.heldUrg)
+	copy(e.table.Slots[r.slot].Bytes[r.off:], m)
+	e.received(uint32(len(m)), provider.StatusOK, e.heldUrg, false)
 }
 
 // push reports a completion. Called with mu held.
 func (e *endpoint) push(c comp) {
-	e.comps.push(c)
+	e.comps.Push(c)
 	if c.urgent {
 		e.urgent++
 	}
@@ -493,17 +540,21 @@ func (e *endpoint) disarm() {
 // Poll implements provider.Endpoint.
 func (e *endpoint) Poll(c []provider.Completion) int {
 	n := 0
-	e.lockDrained()
-	for n < len(c) && e.comps.n > 0 {
-		p := e.comps.front()
+	e.lockDrained(poller)
+	for n < len(c) && e.comps.Len() > 0 {
+		p := e.comps.Front()
 		c[n] = provider.Completion{Context: p.ctx, Op: p.op, Status: p.status, Len: int(p.n)}
 		n++
 		e.posts[p.op]--
 		if p.urgent {
 			e.urgent--
 		}
-		e.comps.drop()
+		if p.open {
+			e.opens--
+		}
+		e.comps.Skip()
 	}
+	e.polled()
 	if e.over && n < len(c) {
 		n += e.pollEnd(c[n:])
 	}
@@ -513,11 +564,11 @@ func (e *endpoint) Poll(c []provider.Completion) int {
 
 // pollEnd reports what the end of the connection left: operations cut short, then the end itself. Called with mu held.
 func (e *endpoint) pollEnd(c []provider.Completion) (n int) {
-	for ; n < len(c) && e.recvs.n > 0; n++ {
-		r := e.recvs.front()
+	for ; n < len(c) && e.recvs.Len() > 0; n++ {
+		r := e.recvs.Front()
 		c[n] = provider.Completion{Context: r.ctx, Op: provider.OpRecv, Status: provider.StatusAborted}
 		e.posts[provider.OpRecv]--
-		e.recvs.drop()
+		e.recvs.Drop()
 	}
 	for i := 0; e.reqs != nil && n < len(c) && i < maxRDMAs; i++ {
 		if q := &e.reqs[i]; q.op != 0 {
@@ -556,7 +607,7 @@ func (e *endpoint) Arm(w provider.Wake) (ready bool) {
 			e.in.arm.Swap(word) // see words
 		}
 	}
-	e.drain()
+	e.drain(device)
 	ready = e.behind || e.waiting(w)
 	e.muted = false
 	if !ready && !e.sits {
@@ -580,10 +631,10 @@ func (e *endpoint) waiting(w provider.Wake) bool {
 	if w != provider.WakeAny && w != provider.WakeSolicited {
 		return false
 	}
-	if e.over && (e.recvs.n > 0 || e.disc == discPending || e.stuck()) {
+	if e.over && (e.recvs.Len() > 0 || e.disc == discPending || e.stuck()) {
 		return true
 	}
-	return e.urgent > 0 || w == provider.WakeAny && e.comps.n > 0
+	return e.urgent > 0 || w == provider.WakeAny && e.comps.Len() > 0
 }
 
 func (e *endpoint) stuck() bool {
@@ -599,13 +650,13 @@ func (e *endpoint) stuck() bool {
 // done with the word by which we are armed, ours is the one that counts. It reports whether anything has come since it was called
 // last, perhaps taken by others already: an honest peer marks a connection after an event.
 func (e *endpoint) attend() (news bool) {
-	e.lockDrained()
+	e.lockDrained(device)
 	e.seek()
 	if e.armed != 0 && e.waiting(e.armed) {
 		e.rouse(true)
 	} else if e.armed != 0 && !e.over {
 		e.in.arm.Swap(e.arming()) // see words
-		e.drain()
+		e.drain(device)
 	}
 	news = e.gone || e.head != e.attended
 	e.attended = e.head
@@ -626,9 +677,9 @@ func (e *endpoint) end(cause provider.Status) {
 	if !e.closed {
 		e.disc = discPending
 	}
-	for i := range e.recvs.n {
-		r := &e.recvs.buf[(e.recvs.head+i)&uint32(len(e.recvs.buf)-1)]
-		e.table.slots[r.slot].posted--
+	for i := range e.recvs.Len() {
+		r := e.recvs.At(i)
+		e.table.Slots[r.slot].Posted--
 		if r.bounce != nil {
 			e.free(bounced(r))
 			r.bounce = nil
@@ -636,8 +687,8 @@ func (e *endpoint) end(cause provider.Status) {
 	}
 	for i := 0; e.reqs != nil && i < maxRDMAs; i++ {
 		if q := &e.reqs[i]; q.op != 0 {
-			if q.slot != none {
-				e.table.slots[q.slot].posted--
+			if q.slot != regtable.None {
+				e.table.Slots[q.slot].Posted--
 			}
 			e.free(q.stage)
 			q.stage, q.local = block{}, nil
@@ -668,10 +719,14 @@ func (e *endpoint) retire() {
 	}
 }
 
-// left is called when the peer does not touch anything any more: it has ended the connection, or is dead.
+// left is called when the peer does not touch anything any more: it has ended the connection, or is dead, which is
+// StatusExited.
 func (e *endpoint) left(cause provider.Status) {
 	e.mu.Lock()
-	e.drain() // what had arrived before
+	e.drain(device) // what had arrived before
+	if cause == provider.StatusExited && !e.over {
+		cause = e.will()
+	}
 	e.end(cause)
 	e.gone = true
 	e.retire()
@@ -685,16 +740,16 @@ func (e *endpoint) Close() error {
 	if e.closed {
 		return nil
 	}
-	e.forgetSpinner()
+	e.waiter.Forget()
 	e.disarm()
 	e.closed = true
-	e.drain()
+	e.drain(device)
 	e.end(provider.StatusDisconnected)
-	for i := range e.table.slots {
-		if s := &e.table.slots[i]; s.live {
-			s.rights = 0
-			if !s.common {
-				s.bytes = nil
+	for i := range e.table.Slots {
+		if s := &e.table.Slots[i]; s.State == regtable.Live {
+			s.Rights = 0
+			if !s.Common {
+				s.Bytes = nil
 			}
 		}
 	}
@@ -721,11 +776,14 @@ func (e *endpoint) Allocate(size int) (provider.Region, error) {
 	if !fresh {
 		clear(b.mem)
 	}
-	r, ok := e.table.add(b.mem[:size:size], 0, b, true)
+	i, r, ok := e.table.Add(b.mem[:size], 0)
 	if !ok {
 		e.l.arena.release(b)
 		return r, provider.StatusLimit
 	}
+	s := &e.table.Slots[i]
+	s.Common, s.Place = true, uint64(b.at)
+	r.Bytes = r.Bytes[:size:size]
 	e.bytes += b.size
 	return r, nil
 }
@@ -747,7 +805,7 @@ func (e *endpoint) register(b []byte, rights provider.Rights) (provider.Region, 
 	if e.closed {
 		return provider.Region{}, provider.StatusClosed
 	}
-	r, ok := e.table.add(b, rights, block{}, false)
+	_, r, ok := e.table.Add(b, rights)
 	if !ok {
 		return r, provider.StatusLimit
 	}
@@ -758,17 +816,17 @@ func (e *endpoint) register(b []byte, rights provider.Rights) (provider.Region, 
 func (e *endpoint) Deregister(h provider.Handle) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	i := e.table.find(h)
-	if i == none {
+	i := e.table.Find(h)
+	if i == regtable.None {
 		return provider.StatusAccess
 	}
-	s := &e.table.slots[i]
-	if s.posted != 0 {
+	s := &e.table.Slots[i]
+	if s.Posted != 0 {
 		return provider.StatusBusy
 	}
-	if s.common {
-		e.free(s.blk)
+	if s.Common {
+		e.free(common(s))
 	}
-	e.table.remove(i)
+	e.table.Remove(i)
 	return nil
 }

@@ -65,7 +65,7 @@ func (e *endpoint) takeArming() uint64 {
 // ringFor rings for an arming that was taken. Called with mu held.
 func (e *endpoint) ringFor(w uint64) {
 	if w&seated != 0 {
-		ring(e.l.seat.peer)
+		ringBell(e.l.seat.peer)
 	} else {
 		e.l.post(e.id)
 	}
@@ -78,7 +78,7 @@ func (e *endpoint) seek() {
 	}
 	for i := range uint32(slots) {
 		w := e.in.events[(e.head+i)%slots].Load()
-		if w>>lapShift<<lapShift != lap(e.head+i) {
+		if !current(w, e.head+i) {
 			return
 		}
 		if k, _, _ := unpackEvent(w); k == evFin {
@@ -93,7 +93,7 @@ func (e *endpoint) seek() {
 func (e *endpoint) settle() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.drain()
+	e.drain(device)
 	e.seek()
 }
 
@@ -119,11 +119,7 @@ func (l *link) expect(e *endpoint) {
 	if len(l.ending) > 1 {
 		return
 	}
-	if l.reaper == nil {
-		l.reaper = time.AfterFunc(reapTime, l.reap)
-	} else {
-		l.reaper.Reset(reapTime)
-	}
+	l.reaper.Set(reapTime, l.reap)
 }
 
 // reap looks after the connections that have ended here. Where the peer has not, it is rung, as it may not be waiting for anything,
@@ -158,11 +154,7 @@ func (l *link) await(e *endpoint) {
 		return // for another one
 	}
 	l.late = e
-	if l.patience == nil {
-		l.patience = time.AfterFunc(patience, l.lose)
-	} else {
-		l.patience.Reset(patience)
-	}
+	l.patience.Set(patience, l.lose)
 }
 
 // waits reports whether the peer has not ended late. Called with mu held.
@@ -179,6 +171,6 @@ func (l *link) lose() {
 	case l.used == l.expected && len(l.asked) == 0:
 		l.abort()
 	default:
-		l.patience.Reset(patience)
+		l.patience.Set(patience, l.lose)
 	}
 }

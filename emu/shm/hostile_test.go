@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -131,11 +132,13 @@ func (x *end) ends() (all []provider.Completion) {
 }
 
 // raw gives the peer an event without regard for anything.
-func (e *endpoint) raw(k kind, arg uint8, n int) {
+func (e *endpoint) raw(k kind, arg uint8, n int) { e.rawFlag(k, arg, n, 0) }
+
+func (e *endpoint) rawFlag(k kind, arg uint8, n int, flag uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	published()
-	e.out.events[e.events%slots].Store(packEvent(k, arg, n, solicited, e.events))
+	e.out.events[e.events%slots].Store(packEvent(k, arg, n, solicited|flag, e.events))
 	e.events++
 	e.l.post(e.id)
 }
@@ -275,7 +278,7 @@ func TestScribble(t *testing.T) {
 				default:
 					l.peerHdr.pending[rnd.IntN(8)].Store(rnd.Uint64())
 					l.peerHdr.summary[0].Store(rnd.Uint64())
-					ring(l.peerBell)
+					ringBell(l.peerBell)
 				}
 			}
 		}()
@@ -396,7 +399,7 @@ func TestFlood(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				ring(h.l.peerBell)
+				ringBell(h.l.peerBell)
 			}
 		}
 	}()
@@ -428,8 +431,9 @@ func TestFalseMarks(t *testing.T) {
 				return
 			default:
 				if there.hdr.post(bad.id) {
-					ring(bell)
+					ringBell(bell)
 				}
+				runtime.Gosched() // or, with one processor, each turn of the others would take 10 ms to come
 			}
 		}
 	}()

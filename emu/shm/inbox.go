@@ -42,6 +42,7 @@ var attributes = provider.Attributes{
 // Layout of an inbox, in words. It lies at a multiple of a cache line.
 const (
 	inArm     = 0
+	inUnread  = 8
 	inDescs   = 16
 	inEvents  = inDescs + slots
 	inHeld    = inEvents + slots
@@ -57,8 +58,9 @@ const (
 // indices, and a message costs the receiver two cache lines.
 type inbox struct {
 	arm    *atomic.Uint64  // a provider.Wake and perhaps seated, by the owner; the peer takes it, and then rings
+	unread *atomic.Uint64  // what the owner has yet to read, for when its process has ended, see unread
 	descs  []atomic.Uint64 // receives, by the owner
-	events []atomic.Uint64 // by the peer
+	events []atomic.Uint64 // by the peer; an open message is taken by the owner
 	held   []byte          // the first message, by the peer, if no receive is posted
 	table  []atomic.Uint64 // RDMA requests, by the peer
 }
@@ -67,6 +69,7 @@ func view(b []byte) inbox {
 	w := words(b)
 	return inbox{
 		arm:    &w[inArm],
+		unread: &w[inUnread],
 		descs:  w[inDescs:inEvents],
 		events: w[inEvents:inHeld],
 		held:   b[inHeld*8 : inTable*8],
@@ -79,6 +82,9 @@ const lapShift = 57
 
 // lap is the round of slot i. In memory that is zero no slot is new.
 func lap(i uint32) uint64 { return uint64(i/slots+1) & 127 << lapShift }
+
+// current reports whether w is word number i, and not an older one.
+func current(w uint64, i uint32) bool { return w>>lapShift<<lapShift == lap(i) }
 
 // A descriptor is the place of a receive, its size, and the round.
 const (
@@ -106,7 +112,10 @@ const (
 	evFin                      // the last one: the sender touches nothing of the connection any more; the length is the cause
 )
 
-const solicited = 1 << 48
+const (
+	solicited = 1 << 48
+	open      = 1 << 49 // a message that may grow, see Append
+)
 
 // seated in the word by which an endpoint is armed says that the bell of the seat is to be rung.
 const seated = 1 << 8
@@ -122,12 +131,14 @@ func unpackEvent(w uint64) (k kind, arg uint8, n uint32) {
 // header is what the peer tells the dispatcher of a link: which connections want attention.
 type header struct {
 	sleeps  *atomic.Uint64  // 1: ring the doorbell
+	parted  *atomic.Uint64  // 1: the owner, who lives, has given the link up
 	summary []atomic.Uint64 // words of pending that are not zero
 	pending []atomic.Uint64 // a bit for each connection
 }
 
 const (
 	maxConns    = 1 << 15 // of one link
+	hdrParted   = 8
 	hdrSummary  = 16
 	hdrPending  = hdrSummary + 16
 	pendingLen  = maxConns / 64
@@ -136,7 +147,9 @@ const (
 
 func viewHeader(b []byte) header {
 	w := words(b[:headerBytes])
-	return header{sleeps: &w[0], summary: w[hdrSummary : hdrSummary+pendingLen/64], pending: w[hdrPending:]}
+	return header{
+		sleeps: &w[0], parted: &w[hdrParted], summary: w[hdrSummary : hdrSummary+pendingLen/64], pending: w[hdrPending:],
+	}
 }
 
 // mark marks a connection, for when the dispatcher is rung next.

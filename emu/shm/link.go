@@ -6,6 +6,7 @@ import (
 	crand "crypto/rand"
 	"encoding/binary"
 	"errors"
+	"io"
 	"math/bits"
 	"net/netip"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sansock/internal/alarm"
 	"sansock/provider"
 )
 
@@ -49,15 +51,15 @@ type link struct {
 	spare []uint32            // connection numbers, of those that have been used
 	used  int
 	dead  bool
-	idle  *time.Timer
+	idle  alarm.Alarm
 
-	dialing pace        // of looking for an answer, guarded by spinning.busy
+	dialing pace        // of looking for an answer, of the one who spins
 	ending  []*endpoint // over, but not gone, and not looked after since
-	reaper  *time.Timer // runs while there are some
+	reaper  alarm.Alarm // runs while there are some
 
 	expected int         // how many of used are over
 	late     *endpoint   // the peer was rung to end it; nil: it has ended all, as far as we know
-	patience *time.Timer // runs while late is set
+	patience alarm.Alarm // runs while late is set
 
 	calls   []*Request // to be handed over; these two are guarded by rx
 	calling bool
@@ -93,6 +95,7 @@ func (n *Node) open(conn *socket, dials bool) (l *link, files [linkFiles]int, er
 	l.arena.segs = [][]byte{mem}
 	l.arena.next = uint32(rounded(headerBytes))
 	l.hdr = viewHeader(mem)
+	l.parted = l.hdr.parted
 	files[0] = fd
 	l.bell, files[1], err = newBell()
 	if err == nil {
@@ -195,7 +198,11 @@ func (l *link) receiveAll() (over bool) {
 		}
 		if err != nil {
 			l.rxEnded = true
-			l.abort()
+			if err == io.EOF {
+				l.hangUp()
+			} else {
+				l.abort()
+			}
 		}
 	}
 	return true
@@ -207,21 +214,23 @@ func (l *link) teardown() {
 	l.dead = true
 	conns, asked := slices.Clone(l.conns), l.asked
 	l.asked = nil
-	for _, t := range []*time.Timer{l.idle, l.reaper, l.patience} {
-		if t != nil {
-			t.Stop()
-		}
-	}
+	l.idle.Stop()
+	l.reaper.Stop()
+	l.patience.Stop()
 	l.ending = nil
 	l.mu.Unlock()
 	l.node.unlink(l)
+	cause := provider.StatusExited
+	if l.gaveUp() || l.peerHdr.parted.Load() != 0 {
+		cause = provider.StatusDisconnected
+	}
 	for _, r := range asked {
 		r.withdraw()
 	}
 	for _, e := range conns {
 		if e != nil {
 			e.replied(errLost)
-			e.left(provider.StatusDisconnected)
+			e.left(cause)
 		}
 	}
 	l.bell.Close()
@@ -380,10 +389,8 @@ func (l *link) rest() {
 	}
 	if l.node.closed.Load() {
 		l.abort()
-	} else if l.idle == nil {
-		l.idle = time.AfterFunc(idleTime, l.rested)
 	} else {
-		l.idle.Reset(idleTime)
+		l.idle.Set(idleTime, l.rested)
 	}
 }
 
@@ -411,7 +418,7 @@ func (l *link) retireIdle() (ended bool) {
 // its end, which keeps the doorbell and the header alive.
 func (l *link) post(id uint32) {
 	if l.peerHdr.post(id) {
-		ring(l.peerBell)
+		ringBell(l.peerBell)
 	}
 }
 

@@ -20,24 +20,11 @@ func words(b []byte) []atomic.Uint64 {
 	return unsafe.Slice((*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/8)
 }
 
-// within reports whether inner lies in outer, and where.
-func within(outer, inner []byte) (off int, ok bool) {
-	if len(inner) == 0 {
-		return 0, true
-	}
-	// Below outer the difference wraps round and is larger than any length.
-	d := uintptr(unsafe.Pointer(unsafe.SliceData(inner))) - uintptr(unsafe.Pointer(unsafe.SliceData(outer)))
-	if d > uintptr(len(outer)) || len(inner) > len(outer)-int(d) {
-		return 0, false
-	}
-	return int(d), true
-}
-
 var nothing uint64
 
-// ring makes the netpoller of whoever waits for an eventfd see an edge. Adding nothing does that, too, and cannot fill the
+// ringBell makes the netpoller of whoever waits for an eventfd see an edge. Adding nothing does that, too, and cannot fill the
 // counter, in front of which the write would block: the peer may have taken O_NONBLOCK away, as flags are shared with the
 // descriptor. The scheduler is told all the same, as the kernel may add to the counter on behalf of the peer.
-func ring(fd int) {
+func ringBell(fd int) {
 	unix.Syscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&nothing)), 8)
 }

@@ -9,11 +9,11 @@ import (
 	"maps"
 	"net/netip"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"sansock/internal/spin"
 	"sansock/provider"
 )
 
@@ -229,7 +229,7 @@ func (n *Node) dialFrom(ctx context.Context, local, remote netip.AddrPort, begin
 			if (lost && try < 2 || gone) && ctx.Err() == nil && !n.closed.Load() {
 				n.forgetMeeting(remote)
 				if lost {
-					l.abort()
+					l.hangUp()
 					<-l.done
 				}
 				if entered && !n.join(flow{local, remote}, true) {
@@ -384,25 +384,22 @@ func (e *endpoint) welcomed(place ptr) bool {
 
 // look reports whether the peer has accepted, or the dial is over.
 func (e *endpoint) look() bool {
-	e.lockDrained()
+	e.lockDrained(device)
 	defer e.mu.Unlock()
 	return e.accepted || e.over
 }
 
 // glance looks for the answer for a moment, under the rules for spinning, by yielding.
 func (e *endpoint) glance() bool {
-	procs := runtime.GOMAXPROCS(0)
-	if procs < 2 || !spinning.busy.CompareAndSwap(false, true) {
+	if !spin.Begin() {
 		return false
 	}
-	defer spinning.busy.Store(false)
+	defer spin.End()
 	if !e.yield(&e.l.dialing, e.look) {
 		return false
 	}
 	// Nobody else spins, and it pays off: so will it for what the dialer waits for next.
-	spinning.procs.Store(int32(procs))
-	spinning.last.Store(e)
-	spinning.run.Store(soloWaits)
+	e.waiter.Favour()
 	return true
 }
 

@@ -47,11 +47,18 @@ var roles = map[string]func(s *san, l provider.Listener) error{
 	"random":   random,
 	"busy":     busy,
 	"exposing": exposing,
+	"mortal":   mortal,
+	"writing":  writing,
+
+	"tally": tally((*end).next), "tally spinning": tally((*end).nextSpinning), "tally seated": tally((*end).nextSeated),
 }
 
 func play(role string) int {
 	if runtime.GOOS != "linux" {
 		return 1
+	}
+	if role == "husk" {
+		return husk()
 	}
 	if strings.HasPrefix(role, "tcp-") {
 		return playTCP(role)
@@ -237,6 +244,12 @@ func (p *process) kill() {
 func (p *process) dial(t testing.TB, s *san) *session.Conn { return p.dialWith(t, s, session.Config{}) }
 
 func (p *process) dialWith(t testing.TB, s *san, cfg session.Config) *session.Conn {
+	c, _ := p.dialBoth(t, s, cfg)
+	return c
+}
+
+// dialBoth returns the endpoint, too.
+func (p *process) dialBoth(t testing.TB, s *san, cfg session.Config) (*session.Conn, *endpoint) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	ep, err := s.Dial(ctx, netip.AddrPort{}, p.addr)
@@ -244,7 +257,7 @@ func (p *process) dialWith(t testing.TB, s *san, cfg session.Config) *session.Co
 	c, err := session.Negotiate(ctx, ep, session.Dialer, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
-	return c
+	return c, ep.(*endpoint)
 }
 
 func space(t testing.TB) string { return fmt.Sprint(os.Getpid(), t.Name()) }
@@ -339,7 +352,7 @@ func TestKilledMessages(t *testing.T) {
 	for i := uint64(4); i < 8; i++ {
 		require.Equal(t, provider.Completion{Op: provider.OpRecv, Context: i, Status: provider.StatusAborted}, e.next())
 	}
-	require.Equal(t, provider.Completion{Op: provider.OpDisconnect, Status: provider.StatusDisconnected}, e.next())
+	require.Equal(t, provider.Completion{Op: provider.OpDisconnect, Status: provider.StatusExited}, e.next())
 }
 
 // TestStopped stops the peer: nothing is lost when it goes on.
@@ -462,6 +475,7 @@ func TestWake(t *testing.T) {
 				}
 			}
 			t.Logf("%d sleeps in the seat, %d otherwise", e.seated, e.slept)
+			require.Equal(t, role == "seated", e.seated > 0)
 		})
 	}
 }

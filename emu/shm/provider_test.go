@@ -158,7 +158,7 @@ type end struct {
 	buf  [1]provider.Completion
 	t    testing.TB
 
-	seated, slept int // times
+	seated, slept, waits int // times
 }
 
 func newEnd(t testing.TB, e provider.Endpoint) *end {
@@ -185,11 +185,13 @@ func (x *end) next() provider.Completion {
 	}
 }
 
-// nextSeated waits as a session does.
+// nextSeated waits as a session does that is the only one, and spins in every other wait alone. So it sleeps in the seat sooner
+// or later.
 func (x *end) nextSeated() provider.Completion {
-	e := x.Endpoint.(*endpoint)
+	e := x.core()
+	defer e.waiter.Pin()()
 	for x.Poll(x.buf[:]) == 0 {
-		if e.Spin() {
+		if x.waits++; x.waits%2 == 0 && e.Spin() {
 			continue
 		}
 		if e.Seat() {
@@ -206,7 +208,8 @@ func (x *end) nextSeated() provider.Completion {
 
 // nextSpinning is next after a moment of spinning.
 func (x *end) nextSpinning() provider.Completion {
-	x.Endpoint.(*endpoint).Spin()
+	defer x.core().waiter.Pin()()
+	x.core().Spin()
 	return x.next()
 }
 

@@ -5,6 +5,7 @@ package shm
 import (
 	"encoding/binary"
 
+	"sansock/internal/regtable"
 	"sansock/provider"
 )
 
@@ -49,10 +50,10 @@ func (e *endpoint) request(r *provider.RDMA, op provider.Op) error {
 	if e.posts[provider.OpWrite]+e.posts[provider.OpRead] >= maxRDMAs {
 		return provider.StatusQueueFull
 	}
-	i := int32(none)
+	i := int32(regtable.None)
 	if r.Local.Handle != 0 {
 		var ok bool
-		if i, _, ok = e.table.local(&r.Local); !ok {
+		if i, _, ok = e.table.Local(&r.Local); !ok {
 			return provider.StatusLocal
 		}
 	}
@@ -70,8 +71,8 @@ func (e *endpoint) request(r *provider.RDMA, op provider.Op) error {
 	if op == provider.OpWrite {
 		copy(b.mem, r.Local.Bytes)
 	}
-	if i != none {
-		e.table.slots[i].posted++
+	if i != regtable.None {
+		e.table.Slots[i].Posted++
 	}
 	e.posts[op]++
 	e.reqs[k] = req{ctx: r.Context, local: r.Local.Bytes, stage: b, slot: i, op: op}
@@ -110,12 +111,13 @@ func (e *endpoint) serve(k uint8) bool {
 		e.behind = true
 		return true
 	}
-	mem, ok := e.table.remote((*[3]uint64)(w[entryDesc:]), right, w[entryOffset], n)
+	i, ok := e.table.Remote([3]uint64(w[entryDesc:]), right, w[entryOffset], n)
 	if !ok {
 		e.emit(evAnswer, k, int(provider.StatusAccess), 0, true)
 		e.end(provider.StatusAccess)
 		return true
 	}
+	mem := e.table.Slots[i].Bytes[w[entryOffset]:][:n]
 	if right == provider.RightRead {
 		copy(stage, mem)
 	} else {
@@ -139,8 +141,8 @@ func (e *endpoint) answered(k uint8, status uint32) bool {
 	}
 	c := comp{ctx: q.ctx, op: q.op, status: st, urgent: st != provider.StatusOK}
 	e.free(q.stage)
-	if q.slot != none {
-		e.table.slots[q.slot].posted--
+	if q.slot != regtable.None {
+		e.table.Slots[q.slot].Posted--
 	}
 	*q = req{}
 	e.push(c)

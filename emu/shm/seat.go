@@ -41,7 +41,7 @@ func (s *seat) open() (fd int, err error) {
 // Seat implements provider.Sleeper.
 func (e *endpoint) Seat() bool {
 	s := &e.l.seat
-	if !e.alone() || s.abused.Load() || !s.taken.CompareAndSwap(false, true) {
+	if !e.waiter.Alone() || s.abused.Load() || !s.taken.CompareAndSwap(false, true) {
 		return false
 	}
 	e.mu.Lock()

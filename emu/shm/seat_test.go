@@ -24,12 +24,8 @@ import (
 
 // sit takes the seat of e's link.
 func sit(t testing.TB, e provider.Endpoint) {
-	require.Eventually(t, func() bool {
-		for range soloWaits + 1 { // the witness waits, too
-			e.(*endpoint).Spin()
-		}
-		return e.(*endpoint).Seat()
-	}, 10*time.Second, time.Millisecond)
+	defer e.(*endpoint).waiter.Pin()() // the witness waits, too
+	require.True(t, e.(*endpoint).Seat())
 }
 
 // sleep sleeps in the seat, in a goroutine. It returns a channel that is closed when that is over.
@@ -115,12 +111,7 @@ func TestSeatAfterTheEnd(t *testing.T) {
 	x := e.Endpoint.(*endpoint)
 	peer.Close()
 	require.Equal(t, provider.OpDisconnect, e.next().Op)
-	require.Eventually(t, func() bool {
-		for range soloWaits + 1 { // the witness waits, too
-			x.Spin()
-		}
-		return x.alone()
-	}, 10*time.Second, time.Millisecond)
+	defer x.waiter.Pin()() // the witness waits, too
 	require.False(t, x.Seat())
 	require.False(t, x.l.seat.taken.Load(), "it is left to others")
 }
@@ -229,7 +220,7 @@ func TestSeatArmWord(t *testing.T) {
 			over := sleep(t, e.Endpoint)
 			peer.out.arm.Store(word)
 			require.NoError(t, peer.PostSend(provider.Send{Inline: [2][]byte{{1}}}))
-			ring(h.l.seat.peer)
+			ringBell(h.l.seat.peer)
 			soon(t, over, "a ring does not wake")
 			require.Equal(t, provider.OpRecv, e.next().Op)
 			v.alive(t)
@@ -254,7 +245,7 @@ func TestSeatFlood(t *testing.T) {
 						return
 					default:
 						peer.out.arm.Store(word)
-						ring(h.l.seat.peer)
+						ringBell(h.l.seat.peer)
 					}
 				}
 			})
@@ -314,21 +305,14 @@ func TestSeatAllocations(t *testing.T) {
 }
 
 // settled has a session's Read sleep in the seat, and returns its result.
-func settled(t testing.TB, s *san, c *session.Conn) chan error {
+func settled(t testing.TB, c *session.Conn, e *endpoint) chan error {
 	failed := make(chan error, 1)
-	b := make([]byte, 1)
-	for range 2 * soloWaits {
-		_, err := c.Write(b)
-		require.NoError(t, err)
-		_, err = io.ReadFull(c, b)
-		require.NoError(t, err)
-	}
+	t.Cleanup(e.waiter.Pin())
 	go func() {
 		_, err := c.Read(make([]byte, 1))
 		failed <- err
 	}()
-	l := s.links0(t)
-	require.Eventually(t, l.seat.taken.Load, 10*time.Second, time.Millisecond, "the Read does not take the seat")
+	require.Eventually(t, e.l.seat.taken.Load, 10*time.Second, time.Millisecond, "the Read does not take the seat")
 	return failed
 }
 
@@ -337,11 +321,11 @@ func TestSeatKilled(t *testing.T) {
 	for range 3 {
 		s := openSAN(t, Config{Space: space(t)})
 		p := start(t, "echo", space(t))
-		c := p.dial(t, s)
-		failed := settled(t, s, c)
+		c, e := p.dialBoth(t, s, session.Config{})
+		failed := settled(t, c, e)
 		before := time.Now()
 		p.kill()
-		require.ErrorIs(t, <-failed, syscall.ECONNRESET)
+		require.Equal(t, io.EOF, <-failed, "as over TCP")
 		t.Logf("noticed after %v", time.Since(before))
 		c.Close()
 		require.Eventually(t, func() bool { return idle(s) }, 5*time.Second, time.Millisecond, "something is left of the dead")
@@ -352,8 +336,8 @@ func TestSeatKilled(t *testing.T) {
 func TestSeatStopped(t *testing.T) {
 	s := openSAN(t, Config{Space: space(t)})
 	p := start(t, "echo", space(t))
-	c := p.dial(t, s)
-	failed := settled(t, s, c)
+	c, e := p.dialBoth(t, s, session.Config{})
+	failed := settled(t, c, e)
 	require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
 	require.ErrorIs(t, <-failed, os.ErrDeadlineExceeded)
@@ -378,8 +362,8 @@ func TestSeatRaces(t *testing.T) {
 	p := start(t, "echo", space(t))
 	var seats int
 	for round := range rounds {
-		c := p.dial(t, s)
-		x := s.links0(t)
+		c, e := p.dialBoth(t, s, session.Config{})
+		t.Cleanup(e.waiter.Pin())
 		var wg sync.WaitGroup
 		stop := make(chan struct{})
 		wg.Go(func() {
@@ -396,18 +380,12 @@ func TestSeatRaces(t *testing.T) {
 				case 1:
 					c.SetReadDeadline(time.Time{})
 				default:
-					x.mu.Lock()
-					for _, e := range x.conns {
-						if e != nil {
-							e.Interrupt()
-						}
-					}
-					x.mu.Unlock()
+					e.Interrupt()
 				}
 				for range r.IntN(50) {
 					runtime.Gosched()
 				}
-				if x.seat.taken.Load() {
+				if e.l.seat.taken.Load() {
 					seats++
 				}
 			}
@@ -420,6 +398,7 @@ func TestSeatRaces(t *testing.T) {
 			for n := 0; n == 0; {
 				if n, err = c.Read(b); err != nil {
 					require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+					runtime.Gosched() // who lifts the deadline may have no other processor
 				}
 			}
 			require.Equal(t, want, b[0])
@@ -438,6 +417,7 @@ func TestSeatRaces(t *testing.T) {
 				if _, err := c.Read(b); err == net.ErrClosed {
 					return
 				}
+				runtime.Gosched()
 			}
 		}()
 		soon(t, over, "Close does not end a Read")

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,6 +21,8 @@ type socket struct {
 	queue   [][]byte      // what the socket had no room for; the goroutine of flush sees to it
 	short   chan struct{} // closed when the queue is short again, or the socket is; nil: nobody waits for that
 	txEnded bool
+	parting parting
+	parted  *atomic.Uint64 // where the peer looks for it, see header
 
 	rx      sync.Mutex // outermost: above the endpoints'
 	rxEnded bool
@@ -45,18 +48,18 @@ func (s *socket) send(b []byte) {
 		return
 	}
 	if len(s.queue) == 0 {
-		switch s.now(b, -1) {
+		switch err := s.now(b, -1); err {
 		case nil:
 			return
 		case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM:
 		default:
-			unix.Shutdown(s.fd, unix.SHUT_RDWR)
+			s.failed(err)
 			return
 		}
 		go s.flush()
 	}
 	if len(s.queue) == maxQueue {
-		unix.Shutdown(s.fd, unix.SHUT_RDWR)
+		s.part()
 		return
 	}
 	s.queue = append(s.queue, b)
@@ -134,7 +137,7 @@ func (s *socket) flush() {
 			if err := s.now(s.queue[0], -1); err == unix.EAGAIN {
 				return false
 			} else if err != nil {
-				unix.Shutdown(s.fd, unix.SHUT_RDWR)
+				s.failed(err)
 				return true
 			}
 			if s.queue = s.queue[1:]; len(s.queue) <= maxBacklog {
@@ -146,13 +149,54 @@ func (s *socket) flush() {
 	})
 }
 
-// abort makes the socket end for both sides. The goroutine that receives sees to the rest.
+// parting is how a link ends.
+type parting uint8
+
+const (
+	partingNone parting = iota // it does not, or the peer has ended it, or is dead
+	partingOurs                // this side, which lives, gives it up
+)
+
+// abort gives the link up. The socket ends for both sides, and the goroutine that receives sees to the rest.
 func (s *socket) abort() {
+	s.tx.Lock()
+	defer s.tx.Unlock()
+	if !s.txEnded {
+		s.part()
+	}
+}
+
+// part is abort for who has tx. The peer, to which the socket looks as if this process had ended, finds the mark.
+func (s *socket) part() {
+	s.parting = partingOurs
+	s.parted.Store(1)
+	unix.Shutdown(s.fd, unix.SHUT_RDWR)
+}
+
+// hangUp ends a socket that the peer has left.
+func (s *socket) hangUp() {
 	s.tx.Lock()
 	defer s.tx.Unlock()
 	if !s.txEnded {
 		unix.Shutdown(s.fd, unix.SHUT_RDWR)
 	}
+}
+
+// failed ends a socket on which nothing can be sent. It needs tx.
+func (s *socket) failed(err error) {
+	switch err {
+	case unix.EPIPE, unix.ECONNRESET: // the peer has left it
+		unix.Shutdown(s.fd, unix.SHUT_RDWR)
+	default:
+		s.part()
+	}
+}
+
+// gaveUp reports whether this side has given the link up.
+func (s *socket) gaveUp() bool {
+	s.tx.Lock()
+	defer s.tx.Unlock()
+	return s.parting == partingOurs
 }
 
 // close closes the socket.
@@ -167,9 +211,17 @@ func (s *socket) close() {
 	s.conn.Close()
 }
 
-// receive takes a packet without waiting: EAGAIN if there is none. What it returns is good until the next call.
-// It needs rx.
+// receive takes a packet without waiting: EAGAIN if there is none, EOF if the peer has left. What it returns is good until the next
+// call. It needs rx.
 func (s *socket) receive() (b []byte, files []int, err error) {
+	b, files, err = s.packet()
+	if err == unix.ECONNRESET { // is said once, of what the peer has not received, ahead of what it has sent
+		b, files, err = s.packet()
+	}
+	return b, files, err
+}
+
+func (s *socket) packet() (b []byte, files []int, err error) {
 	var n, oobn, flags int
 	// Without room for them, looking ahead creates no descriptors.
 	if err = eintr(func() (err error) {
@@ -187,11 +239,16 @@ func (s *socket) receive() (b []byte, files []int, err error) {
 	}
 	observed()
 	files = rights(s.oob[:oobn])
-	if n == 0 || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
-		closeAll(files)
-		return nil, nil, io.ErrUnexpectedEOF
+	switch {
+	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+		err = errWire
+	case n == 0:
+		err = io.EOF
+	default:
+		return s.buf[:n], files, nil
 	}
-	return s.buf[:n], files, nil
+	closeAll(files)
+	return nil, nil, err
 }
 
 // spare is a descriptor that is given up for one that the peer sends, as a link cannot do without that, while the table of

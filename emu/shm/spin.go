@@ -4,18 +4,17 @@ package shm
 
 import (
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sansock/internal/spin"
 )
 
 // Looking again is worth while for as long as being woken on another core costs, which is tens of microseconds, and
-// only if nothing else is kept waiting. So one waiter of a process may spin, while it is the only one that waits at
-// all; first with pauses, which finds the answer of a peer on another core, then by yielding, which lets a peer on the same
+// only for whom package spin elects; first with pauses, which finds the answer of a peer on another core, then by yielding, which lets a peer on the same
 // core answer. Either part is left out while it does not pay off: where the peer is cannot be known, and changes.
 const (
-	soloWaits   = 8 // waits in a row by the same endpoint make it the only one
 	pauses      = 48
 	pauseBatch  = 4
 	probeEvery  = 32 // waits after which a part that did not pay off gets another chance
@@ -27,17 +26,8 @@ const (
 	yieldGuard  = 500 * time.Microsecond // a yield that takes longer has given the core to somebody who computes
 	guardFirst  = 4 * time.Millisecond   // no yields for so long then
 	guardLast   = time.Second
-	guardMemory = 8  // a guard is longer than the last one within so many times that
-	procsEvery  = 16 // waits after which GOMAXPROCS is looked at again
+	guardMemory = 8 // a guard is longer than the last one within so many times that
 )
-
-// spinning is of the whole process.
-var spinning struct {
-	busy  atomic.Bool
-	last  atomic.Pointer[endpoint]
-	run   atomic.Uint32 // waits of last in a row
-	procs atomic.Int32
-}
 
 var epoch = time.Now()
 
@@ -65,7 +55,7 @@ func (s *score) note(hit bool) {
 	}
 }
 
-// pace is how yields have paid off, for an endpoint or the dispatcher of a link. Whoever yields has spinning.busy, which guards it.
+// pace is how yields have paid off, for an endpoint or the dispatcher of a link. Whoever yields is the one that spins, which guards it.
 type pace struct {
 	score
 	until, pause time.Duration // no yields before until; how long that was
@@ -83,22 +73,13 @@ func (p *pace) long(now time.Duration) {
 
 // Spin implements provider.Spinner.
 func (e *endpoint) Spin() (ready bool) {
-	if spinning.last.Load() != e {
-		spinning.last.Store(e)
-		spinning.run.Store(0)
+	switch e.waiter.Wait() {
+	case spin.Queue:
 		return false
-	}
-	run := spinning.run.Add(1)
-	if run < soloWaits {
-		return false
-	}
-	if run%procsEvery == soloWaits {
-		spinning.procs.Store(int32(runtime.GOMAXPROCS(0)))
-	}
-	if spinning.procs.Load() < 2 || !spinning.busy.CompareAndSwap(false, true) {
+	case spin.Look:
 		return e.ready()
 	}
-	defer spinning.busy.Store(false)
+	defer spin.End()
 	if e.pausing.worth() {
 		for range pauses / pauseBatch {
 			if e.ready() {
@@ -148,10 +129,10 @@ func (e *endpoint) yield(p *pace, ready func() bool) bool {
 // linger is what the dispatcher does before it sleeps, where many wait: it yields, first to those whom it has woken, then to the
 // peer, and reports whether there is more to attend to. Meanwhile nobody rings. It is the one spinner of the process then.
 func (l *link) linger() bool {
-	if runtime.GOMAXPROCS(0) < 2 || !l.lingering.worth() || !spinning.busy.CompareAndSwap(false, true) {
+	if !l.lingering.worth() || !spin.Begin() {
 		return false
 	}
-	defer spinning.busy.Store(false)
+	defer spin.End()
 	limit := yields
 	if l.lingering.missed {
 		limit = probeYields
@@ -180,21 +161,13 @@ func (l *link) linger() bool {
 func (e *endpoint) ready() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.comps.n > 0 || e.over {
-		return e.comps.n > 0 || e.recvs.n > 0 || e.disc == discPending || e.stuck()
+	if e.comps.Len() > 0 || e.over {
+		return e.comps.Len() > 0 || e.recvs.Len() > 0 || e.disc == discPending || e.stuck()
 	}
 	return e.arrived()
 }
 
 // arrived reports whether there is an event. Called with mu held.
 func (e *endpoint) arrived() bool {
-	return e.in.events[e.head%slots].Load()>>lapShift<<lapShift == lap(e.head)
+	return current(e.in.events[e.head%slots].Load(), e.head)
 }
-
-// alone reports whether e is the only one of the process that waits.
-func (e *endpoint) alone() bool {
-	return spinning.last.Load() == e && spinning.run.Load() >= soloWaits
-}
-
-// forgetSpinner lets go of an endpoint that is closed.
-func (e *endpoint) forgetSpinner() { spinning.last.CompareAndSwap(e, nil) }

@@ -15,7 +15,7 @@ import (
 // yet, the listening side's. After that come messages of links.
 const (
 	magic      = 0x4d485353
-	version    = 3
+	version    = 4
 	idLen      = 16
 	greetLen   = 4 + 1 + 1 + 1 + 1 + idLen
 	openLen    = greetLen + 4

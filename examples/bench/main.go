@@ -1,22 +1,25 @@
 // Bench measures sannet against TCP over loopback, unix sockets, net.Pipe and the same with a buffer, in one run, in turns.
 //
-//	go run ./examples/bench                      everything, in one process and across two, in about four minutes
-//	go run ./examples/bench -quick               the same in a few seconds, for a first look
-//	go run ./examples/bench -procs 2 -run ^http  what matches, across two processes
-//	go run ./examples/bench -list                the names that -run chooses from
-//	go run ./examples/bench -json out.json -plot plots
+//	go -C examples/bench run .                      everything, in one process and across two, in about four minutes
+//	go -C examples/bench run . -quick               the same in a few seconds, for a first look
+//	go -C examples/bench run . -procs 2 -run ^http  what matches, across two processes
+//	go -C examples/bench run . -list                the names that -run chooses from
+//	go -C examples/bench run . -json out.json -plot plots
+//
+// It is a module of its own, so that the library's does not need what draws the plots. Run that way, names of files are
+// relative to its directory.
 //
 // How cost grows with what there is more and more of:
 //
-//	go run ./examples/bench -run ^active -conns 1,8,64,512,4096,10000
-//	go run ./examples/bench -run ^roundtrip -sizes 1,64,1KiB,16KiB,256KiB,4MiB,64MiB
-//	go run ./examples/bench -run ^writers -writers 1,2,8,64
-//	go run ./examples/bench -run ^idle -idle 1,10,100,1000,10000
+//	go -C examples/bench run . -run ^active -conns 1,8,64,512,4096,10000
+//	go -C examples/bench run . -run ^roundtrip -sizes 1,64,1KiB,16KiB,256KiB,4MiB,64MiB
+//	go -C examples/bench run . -run ^writers -writers 1,2,8,64
+//	go -C examples/bench run . -run ^idle -idle 1,10,100,1000,10000
 //
 // The tables of docs/performance.md are below the commands that make them. All are made anew, or one of them, with
 //
-//	go run ./examples/bench -doc docs/performance.md
-//	go run ./examples/bench -procs 1 -rounds 7 -time 60ms -doc docs/performance.md
+//	go -C examples/bench run . -doc ../../docs/performance.md
+//	go -C examples/bench run . -procs 1 -rounds 7 -time 60ms -doc ../../docs/performance.md
 //
 // Against another host, as with iperf or qperf:
 //

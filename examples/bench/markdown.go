@@ -133,7 +133,7 @@ func (u unit) spaced(v float64) string {
 }
 
 // docPrefix is how a document gives the command for the table below.
-const docPrefix = "    go run ./examples/bench "
+const docPrefix = "    go -C examples/bench run . "
 
 // docTable is a table in a document.
 type docTable struct {

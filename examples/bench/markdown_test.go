@@ -64,14 +64,14 @@ func TestSpaced(t *testing.T) {
 
 const doc = `text
 
-    go run ./examples/bench -quick -conns 8
+    go -C examples/bench run . -quick -conns 8
 
 | old |
 | 1 |
 
-    go run ./examples/bench -h
+    go -C examples/bench run . -h
 
-    go run ./examples/bench -run '^active' -conns 1
+    go -C examples/bench run . -run '^active' -conns 1
 | old |
 end
 `
@@ -82,7 +82,7 @@ func TestReplaceTable(t *testing.T) {
 	want, _ := strings.CutSuffix(doc, "| old |\nend\n")
 	assert.Equal(t, want+"| new |\n| 2 |\n| 3 |\nend\n", got)
 	_, err = replaceTable(doc, "-h", "| new |\n")
-	assert.EqualError(t, err, `no line "go run ./examples/bench -h" with a table below`)
+	assert.EqualError(t, err, `no line "go -C examples/bench run . -h" with a table below`)
 }
 
 func TestWithoutDoc(t *testing.T) {
@@ -125,7 +125,7 @@ func TestDoc(t *testing.T) {
 	// What is in no line of the file is not measured.
 	_, stderr, code = runToEnd(t, "-doc", file, "-quick")
 	assert.Equal(t, 1, code)
-	assert.Contains(t, stderr, `no line "go run ./examples/bench -quick" with a table below`)
+	assert.Contains(t, stderr, `no line "go -C examples/bench run . -quick" with a table below`)
 	require.NoError(t, os.WriteFile(file, []byte(docPrefix+"-no such flag\n\n| old |\n"), 0o666))
 	_, stderr, code = runToEnd(t, "-doc", file)
 	assert.Equal(t, 1, code)

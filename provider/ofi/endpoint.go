@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"sansock/internal/ring"
+	"sansock/internal/spin"
 	"sansock/provider"
 )
 
@@ -49,7 +51,7 @@ type endpoint struct {
 	sending int                               // operations in the transmit queue
 	hearing int                               // receives that the fabric has
 	inlines int                               // of those, inline sends
-	comps   ring[provider.Completion]         // not polled yet
+	comps   ring.Ring[provider.Completion]    // not polled yet
 	ready   atomic.Int32                      // how many
 	regs    map[provider.Handle]*registration // 0 or more
 	handle  provider.Handle                   // of the newest
@@ -60,6 +62,7 @@ type endpoint struct {
 	// polling is held while completions are read from the library and until they are settled. It comes before mu.
 	polling sync.Mutex
 	gone    bool // run is ending the connection, and alone reads from here on; under polling
+	waiter  spin.Waiter
 	spins   score
 }
 
@@ -165,7 +168,7 @@ func (e *endpoint) Arm(w provider.Wake) (ready bool) {
 	if !e.closed {
 		e.armed = w
 	}
-	return w != provider.WakeNone && e.comps.n > 0
+	return w != provider.WakeNone && e.comps.Len() > 0
 }
 
 // Poll implements provider.Endpoint.
@@ -176,19 +179,19 @@ func (e *endpoint) Poll(c []provider.Completion) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := 0
-	for n < len(c) && e.comps.n > 0 {
-		c[n] = e.comps.pop()
+	for n < len(c) && e.comps.Len() > 0 {
+		c[n] = e.comps.Pop()
 		e.posted[c[n].Op]--
 		n++
 	}
-	e.ready.Store(int32(e.comps.n))
+	e.ready.Store(int32(e.comps.Len()))
 	return n
 }
 
 // report adds a completion. Called with mu held. Who unlocks sees to rouse.
 func (e *endpoint) report(c provider.Completion) {
-	e.comps.push(c)
-	e.ready.Store(int32(e.comps.n))
+	e.comps.Push(c)
+	e.ready.Store(int32(e.comps.Len()))
 	if e.armed != provider.WakeNone {
 		e.armed, e.rouse = provider.WakeNone, true
 	}
@@ -283,7 +286,7 @@ func (e *endpoint) Close() error {
 	e.mu.Unlock()
 	e.sleeper.kick()
 	<-e.down
-	spinning.last.CompareAndSwap(e, nil)
+	e.waiter.Forget()
 	e.release.Do(e.dispose)
 	return nil
 }

@@ -2,7 +2,10 @@
 
 package ofi
 
-import "sansock/provider"
+import (
+	"sansock/internal/ring"
+	"sansock/provider"
+)
 
 // The first message of a connection has to be held for a peer that has posted no receive yet, which no fabric does: it lets
 // the sender try again and again, or ends the connection. So each side has one receive of its own posted from the
@@ -17,10 +20,10 @@ const (
 
 // first is the state of both directions, under endpoint.mu.
 type first struct {
-	sent    bool        // ours has been sent
-	done    bool        // the peer's has come, and has been delivered
-	message []byte      // it has come, and has not been delivered; not nil
-	waiting ring[int32] // receives that wait for it
+	sent    bool             // ours has been sent
+	done    bool             // the peer's has come, and has been delivered
+	message []byte           // it has come, and has not been delivered; not nil
+	waiting ring.Ring[int32] // receives that wait for it
 }
 
 // firstArrived takes the peer's first message of n bytes. Called with mu held, by run.
@@ -42,12 +45,12 @@ func (e *endpoint) firstArrived(n int) {
 
 // firstDelivered moves the first message into a receive, if there are both. Called with mu held.
 func (e *endpoint) firstDelivered() {
-	if e.first.message == nil || e.first.waiting.n == 0 {
+	if e.first.message == nil || e.first.waiting.Len() == 0 {
 		return
 	}
 	m := e.first.message
 	e.first.message = nil
-	i := e.first.waiting.pop()
+	i := e.first.waiting.Pop()
 	if n := copy(e.slots[i].buf, m); n < len(m) {
 		e.complete(i, provider.StatusTooLong, 0)
 		e.loses(provider.StatusTooLong)
@@ -60,8 +63,8 @@ func (e *endpoint) firstDelivered() {
 // firstOver posts the receives that have waited. Called with mu held.
 func (e *endpoint) firstOver() {
 	e.first.done = true
-	for e.first.waiting.n > 0 {
-		i := e.first.waiting.pop()
+	for e.first.waiting.Len() > 0 {
+		i := e.first.waiting.Pop()
 		if e.over || e.postReceive(i) != 0 {
 			e.complete(i, provider.StatusAborted, 0)
 			e.loses(provider.StatusLink)

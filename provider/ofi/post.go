@@ -42,7 +42,7 @@ func (e *endpoint) PostRecv(r provider.Recv) error {
 	e.slots[i].buf = r.Buffer.Bytes
 	e.posted[provider.OpRecv]++
 	if !e.first.done {
-		e.first.waiting.push(i)
+		e.first.waiting.Push(i)
 		e.firstDelivered()
 	} else if ret := e.postReceive(i); ret != 0 {
 		e.posted[provider.OpRecv]--

@@ -3,53 +3,22 @@
 package ofi
 
 import (
-	"runtime"
-	"sync/atomic"
 	"time"
 
+	"sansock/internal/spin"
 	"sansock/provider"
 )
 
 // A completion that run takes has to wait until the poller has woken run, and run its reader. Who waits can look for himself
-// instead, which is worth while if the peer answers sooner than all that takes, and if nobody else is kept waiting. So
-// one waiter of a process may spin, while it is the only one that waits at all and a processor remains for the others. After
+// instead, which is worth while if the peer answers sooner than all that takes, for whom package spin elects. After
 // a miss the next try has to wait, and is longer: long enough to find a peer spinning that has to be woken first.
 const (
 	spinTime   = 150 * time.Microsecond
 	probeTime  = 300 * time.Microsecond
 	probeFirst = 32 // waits until the next try after a miss, twice as many after each that misses again
 	probeLast  = 1024
-	soloWaits  = 8 // waits in a row by the same endpoint make it the only one
 	scoreLimit = 8
-	procsEvery = 64 // waits after which GOMAXPROCS is looked at again
 )
-
-// spinning is of the whole process.
-var spinning struct {
-	busy  atomic.Bool
-	last  atomic.Pointer[endpoint]
-	run   atomic.Uint32 // waits of last in a row
-	procs atomic.Int32
-}
-
-// maySpin reports whether e may spin, and is the only one to. Then spun has to be called.
-func maySpin(e *endpoint) bool {
-	if spinning.last.Load() != e {
-		spinning.last.Store(e)
-		spinning.run.Store(0)
-		return false
-	}
-	run := spinning.run.Add(1)
-	if run < soloWaits {
-		return false
-	}
-	if run%procsEvery == soloWaits {
-		spinning.procs.Store(int32(runtime.GOMAXPROCS(0)))
-	}
-	return spinning.procs.Load() > 1 && spinning.busy.CompareAndSwap(false, true)
-}
-
-func spun() { spinning.busy.Store(false) }
 
 // score is how spinning has paid off for one endpoint. It is guarded by the endpoint's polling.
 type score struct {
@@ -82,10 +51,10 @@ func (s *score) note(hit bool) {
 
 // Spin implements provider.Spinner.
 func (e *endpoint) Spin() (ready bool) {
-	if e.ready.Load() > 0 || !maySpin(e) {
+	if e.ready.Load() > 0 || e.waiter.Wait() != spin.Spin {
 		return e.ready.Load() > 0
 	}
-	defer spun()
+	defer spin.End()
 	e.polling.Lock()
 	limit := e.spins.limit()
 	if e.gone || limit == 0 {

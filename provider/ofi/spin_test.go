@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"sansock/internal/spin"
 	"sansock/provider"
 )
 
@@ -48,14 +49,14 @@ func TestSpin(t *testing.T) {
 	require.NoError(t, err)
 	x, err := b.Extension(provider.GUIDSpinner)
 	require.NoError(t, err)
-	spin := x.(provider.Spinner).Spin
-	for range 3 * soloWaits {
-		require.False(t, spin())
+	look := x.(provider.Spinner).Spin
+	for range 3 * spin.SoloWaits {
+		require.False(t, look())
 	}
 	for i := range uint64(3 * probeFirst) {
 		require.NoError(t, b.PostRecv(provider.Recv{Context: i, Buffer: in.Segment(0, 16)}))
 		require.NoError(t, a.PostSend(provider.Send{Inline: [2][]byte{{byte(i)}}}))
-		if spin() {
+		if look() {
 			var c [2]provider.Completion
 			require.Equal(t, 1, b.Poll(c[:]))
 			require.Equal(t, provider.Completion{Context: i, Op: provider.OpRecv, Len: 1}, c[0])
@@ -64,10 +65,10 @@ func TestSpin(t *testing.T) {
 		}
 		require.Equal(t, byte(i), in.Bytes[0])
 	}
-	require.False(t, spin())
+	require.False(t, look())
 	require.NoError(t, b.Close())
-	for range 3 * soloWaits {
-		require.False(t, spin())
+	for range 3 * spin.SoloWaits {
+		require.False(t, look())
 	}
 	require.NoError(t, b.Deregister(in.Handle))
 }

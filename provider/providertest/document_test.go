@@ -27,7 +27,7 @@ func TestDocument(t *testing.T) {
 	for _, i := range []reflect.Type{
 		reflect.TypeFor[provider.Provider](), reflect.TypeFor[provider.Listener](), reflect.TypeFor[provider.Request](),
 		reflect.TypeFor[provider.Endpoint](), reflect.TypeFor[provider.RDMAReader](), reflect.TypeFor[provider.CacheInvalidator](),
-		reflect.TypeFor[provider.Spinner](), reflect.TypeFor[provider.Sleeper](),
+		reflect.TypeFor[provider.Spinner](), reflect.TypeFor[provider.Sleeper](), reflect.TypeFor[provider.Appender](),
 	} {
 		for k := range i.NumMethod() {
 			assert.Contains(t, page, "`"+i.Name()+"."+i.Method(k).Name+"`")
@@ -39,7 +39,7 @@ func TestDocument(t *testing.T) {
 	}
 	statuses := []string{"OK", "Aborted", "Disconnected", "Access", "Local", "TooLong", "NotReady", "QueueFull", "NoMemory",
 		"Limit", "Busy", "Refused", "Unreachable", "NoListener", "AddrInUse", "AddrNotAvail", "Timeout", "Link", "Unsupported",
-		"Closed"}
+		"Closed", "Exited", "ExitedUnread"}
 	assert.Equal(t, "unknown status", provider.Status(len(statuses)).Error(), "there are more")
 	for i, s := range statuses {
 		assert.NotEqual(t, "unknown status", provider.Status(i).Error())

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sansock/emu"
+	"sansock/internal/faulty"
 	"sansock/provider"
 	"sansock/provider/providertest"
 )
@@ -36,7 +37,7 @@ func TestInnocent(t *testing.T) {
 
 // TestMutants shows that each mistake is found by the rules that are there to find it.
 func TestMutants(t *testing.T) {
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, appendMutants) {
 		t.Run(m.name, func(t *testing.T) {
 			found := check(t, m.config(), m.rules...)
 			for _, rule := range m.rules {
@@ -54,7 +55,7 @@ func TestMutants(t *testing.T) {
 // TestEveryRuleFinds shows that there is no rule that finds nothing.
 func TestEveryRuleFinds(t *testing.T) {
 	used := make(map[string]bool)
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, appendMutants) {
 		for _, r := range m.rules {
 			used[r] = true
 		}
@@ -72,11 +73,11 @@ var small = emu.Config{MaxMessage: 3000, MaxInline: 300, MaxRDMA: 8000, MaxRecvs
 // mutate changes the memory of exposure x as its owner's emulator would have refused to.
 func onAccess(accept func(e *faultyEnd, op provider.Op, r provider.RDMA) []byte) func(*faultyEnd) {
 	return func(e *faultyEnd) {
-		e.rdma = func(op provider.Op, r provider.RDMA) error {
+		e.On.RDMA = func(op provider.Op, r provider.RDMA) error {
 			if mem := accept(e, op, r); mem != nil {
 				return e.force(op, r, mem)
 			}
-			return e.pass(op, r)
+			return e.PassRDMA(op, r)
 		}
 	}
 }
@@ -100,7 +101,7 @@ func inside(x *exposure, r provider.RDMA) []byte {
 // failing makes Dial return another error.
 func failing(as func(p *faultyProvider, err error) error) func(p *faultyProvider) {
 	return func(p *faultyProvider) {
-		p.dial = func(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
+		p.On.Dial = func(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
 			ep, err := p.Provider.Dial(ctx, local, remote)
 			if err != nil {
 				err = as(p, err)
@@ -115,8 +116,8 @@ func withStatus(s provider.Status) error {
 }
 
 // onRequest sets the hooks of requests.
-func onRequest(set func(r *faultyRequest)) func(p *faultyProvider) {
-	return func(p *faultyProvider) { p.listener = func(l *faultyListener) { l.request = set } }
+func onRequest(set func(r *faulty.Request)) func(p *faultyProvider) {
+	return func(p *faultyProvider) { p.OnRequest = set }
 }
 
 // instead turns one status that posting returns into another.
@@ -128,16 +129,16 @@ func instead(from, to provider.Status) func(e *faultyEnd) {
 		return err
 	}
 	return func(e *faultyEnd) {
-		e.postRecv = func(r provider.Recv) error { return other(e.Endpoint.PostRecv(r)) }
-		e.postSend = func(s provider.Send) error { return other(e.Endpoint.PostSend(s)) }
-		e.rdma = func(op provider.Op, r provider.RDMA) error { return other(e.pass(op, r)) }
+		e.On.PostRecv = func(r provider.Recv) error { return other(e.Endpoint.PostRecv(r)) }
+		e.On.PostSend = func(s provider.Send) error { return other(e.Endpoint.PostSend(s)) }
+		e.On.RDMA = func(op provider.Op, r provider.RDMA) error { return other(e.PassRDMA(op, r)) }
 	}
 }
 
 // acceptLocal takes segments that the emulator finds unregistered, if fits says so.
 func acceptLocal(fits func(e *faultyEnd, s provider.Segment) bool) func(e *faultyEnd) {
 	return func(e *faultyEnd) {
-		e.postRecv = func(r provider.Recv) error {
+		e.On.PostRecv = func(r provider.Recv) error {
 			err := e.Endpoint.PostRecv(r)
 			if err == provider.StatusLocal && fits(e, r.Buffer) {
 				return nil
@@ -151,7 +152,7 @@ func acceptLocal(fits func(e *faultyEnd, s provider.Segment) bool) func(e *fault
 func everySend(n int, do func(e *faultyEnd, s provider.Send) error) func(e *faultyEnd) {
 	return func(e *faultyEnd) {
 		var count atomic.Int64
-		e.postSend = func(s provider.Send) error {
+		e.On.PostSend = func(s provider.Send) error {
 			if count.Add(1)%int64(n) == 0 {
 				return do(e, s)
 			}
@@ -163,7 +164,7 @@ func everySend(n int, do func(e *faultyEnd, s provider.Send) error) func(e *faul
 // swallow drops a message.
 func swallow(e *faultyEnd, s provider.Send) error {
 	if !s.IsInline() {
-		e.inject(provider.Completion{Context: s.Context, Op: provider.OpSend})
+		e.Inject(provider.Completion{Context: s.Context, Op: provider.OpSend})
 	}
 	return nil
 }
@@ -210,32 +211,32 @@ var sink atomic.Pointer[[]byte]
 var mutants = []mutant{
 	// The provider and its connections.
 	{name: "name in capitals", rules: []string{"provider/name"}, provider: func(p *faultyProvider) {
-		p.name = func() string { return "EMU" }
+		p.On.Name = func() string { return "EMU" }
 	}},
 	{name: "endpoint promises more", rules: []string{"provider/attributes"}, end: func(e *faultyEnd) {
-		e.attributes = func() provider.Attributes {
+		e.On.Attributes = func() provider.Attributes {
 			a := e.Endpoint.Attributes()
 			a.MaxSends *= 2
 			return a
 		}
 	}},
 	{name: "attributes change", rules: []string{"provider/attributes"}, end: func(e *faultyEnd) {
-		e.attributes = func() provider.Attributes {
+		e.On.Attributes = func() provider.Attributes {
 			a := e.Endpoint.Attributes()
-			if e.closed.Load() {
+			if e.Closed() {
 				a.MaxSends--
 			}
 			return a
 		}
 	}},
 	{name: "prefix of somebody else", rules: []string{"provider/prefixes"}, provider: func(p *faultyProvider) {
-		p.prefixes = func() ([]netip.Prefix, error) { return []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}, nil }
+		p.On.Prefixes = func() ([]netip.Prefix, error) { return []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")}, nil }
 	}},
 	{name: "close forgets listeners", rules: []string{"provider/close"}, provider: func(p *faultyProvider) {
-		p.close = func() error { return nil }
+		p.On.Close = func() error { return nil }
 	}},
 	{name: "close ends connections", rules: []string{"provider/close"}, provider: func(p *faultyProvider) {
-		p.close = func() error {
+		p.On.Close = func() error {
 			for _, e := range p.ends {
 				e.Endpoint.Close()
 			}
@@ -243,34 +244,34 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "wrong remote address", rules: []string{"connect/addresses"}, end: func(e *faultyEnd) {
-		e.remoteAddr = func() netip.AddrPort {
+		e.On.RemoteAddr = func() netip.AddrPort {
 			a := e.Endpoint.RemoteAddr()
 			return netip.AddrPortFrom(a.Addr(), a.Port()^1)
 		}
 	}},
 	{name: "local address ignored", rules: []string{"connect/local-address"}, provider: func(p *faultyProvider) {
-		p.dial = func(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
+		p.On.Dial = func(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
 			if local.IsValid() {
 				local = netip.MustParseAddrPort("127.0.0.9:0")
 			}
 			return p.Provider.Dial(ctx, local, remote)
 		}
 	}},
-	{name: "dialed address unknown", rules: []string{"connect/unspecified"}, provider: onRequest(func(r *faultyRequest) {
-		r.localAddr = func() netip.AddrPort {
+	{name: "dialed address unknown", rules: []string{"connect/unspecified"}, provider: onRequest(func(r *faulty.Request) {
+		r.On.LocalAddr = func() netip.AddrPort {
 			return netip.AddrPortFrom(netip.IPv4Unspecified(), r.Request.LocalAddr().Port())
 		}
 	})},
-	{name: "accepts by itself", rules: []string{"connect/accept-decides"}, provider: onRequest(func(r *faultyRequest) {
+	{name: "accepts by itself", rules: []string{"connect/accept-decides"}, provider: onRequest(func(r *faulty.Request) {
 		ep, err := r.Request.Accept(context.Background())
-		r.accept = func(context.Context) (provider.Endpoint, error) { return ep, err }
+		r.On.Accept = func(context.Context) (provider.Endpoint, error) { return ep, err }
 	})},
 	{name: "accept ignores its context", rules: []string{"connect/accept-context"},
-		provider: onRequest(func(r *faultyRequest) {
-			r.accept = func(context.Context) (provider.Endpoint, error) { return r.Request.Accept(context.Background()) }
+		provider: onRequest(func(r *faulty.Request) {
+			r.On.Accept = func(context.Context) (provider.Endpoint, error) { return r.Request.Accept(context.Background()) }
 		})},
-	{name: "accepts the dead", rules: []string{"connect/dialer-gone"}, provider: onRequest(func(r *faultyRequest) {
-		r.accept = func(ctx context.Context) (provider.Endpoint, error) {
+	{name: "accepts the dead", rules: []string{"connect/dialer-gone"}, provider: onRequest(func(r *faulty.Request) {
+		r.On.Accept = func(ctx context.Context) (provider.Endpoint, error) {
 			ep, err := r.Request.Accept(ctx)
 			if err != nil {
 				return deadEnd{}, nil
@@ -286,12 +287,12 @@ var mutants = []mutant{
 			return err
 		})},
 	{name: "reason lost", shows: "rejected with",
-		rules: []string{"connect/reject"}, provider: onRequest(func(r *faultyRequest) {
-			r.reject = func([]byte) error { return r.Request.Reject(nil) }
+		rules: []string{"connect/reject"}, provider: onRequest(func(r *faulty.Request) {
+			r.On.Reject = func([]byte) error { return r.Request.Reject(nil) }
 		})},
 	{name: "reason cut", shows: "rejected with",
-		rules: []string{"connect/reject"}, provider: onRequest(func(r *faultyRequest) {
-			r.reject = func(reason []byte) error { return r.Request.Reject(reason[:min(len(reason), 32)]) }
+		rules: []string{"connect/reject"}, provider: onRequest(func(r *faulty.Request) {
+			r.On.Reject = func(reason []byte) error { return r.Request.Reject(reason[:min(len(reason), 32)]) }
 		})},
 	{name: "error of no type",
 		rules: []string{"connect/reject"}, provider: failing(func(_ *faultyProvider, err error) error {
@@ -299,10 +300,10 @@ var mutants = []mutant{
 		})},
 	{name: "backlog without end", shows: "beyond the backlog", rules: []string{"connect/backlog", "listen/close-rejects"},
 		provider: func(p *faultyProvider) {
-			p.listen = func(local netip.AddrPort, _ int) (provider.Listener, error) { return p.Provider.Listen(local, 1000) }
+			p.On.Listen = func(local netip.AddrPort, _ int) (provider.Listener, error) { return p.Provider.Listen(local, 1000) }
 		}},
 	{name: "backlog too short", rules: []string{"connect/backlog"}, provider: func(p *faultyProvider) {
-		p.listen = func(local netip.AddrPort, _ int) (provider.Listener, error) { return p.Provider.Listen(local, 1) }
+		p.On.Listen = func(local netip.AddrPort, _ int) (provider.Listener, error) { return p.Provider.Listen(local, 1) }
 	}},
 	{name: "no listener as refusal", rules: []string{"connect/no-listener"},
 		provider: failing(func(_ *faultyProvider, err error) error {
@@ -319,7 +320,7 @@ var mutants = []mutant{
 			return err
 		})},
 	{name: "context ignored", rules: []string{"connect/context"}, provider: func(p *faultyProvider) {
-		p.dial = func(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
+		p.On.Dial = func(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
 			ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 			defer cancel()
 			go func() { // as long as the provider, so that the test comes to an end
@@ -338,7 +339,7 @@ var mutants = []mutant{
 			return err
 		})},
 	{name: "port taken as link failure", rules: []string{"listen/port-taken"}, provider: func(p *faultyProvider) {
-		p.listen = func(local netip.AddrPort, n int) (provider.Listener, error) {
+		p.On.Listen = func(local netip.AddrPort, n int) (provider.Listener, error) {
 			l, err := p.Provider.Listen(local, n)
 			if err != nil {
 				err = withStatus(provider.StatusLink)
@@ -347,7 +348,7 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "listens anywhere", rules: []string{"listen/not-ours"}, provider: func(p *faultyProvider) {
-		p.listen = func(local netip.AddrPort, n int) (provider.Listener, error) {
+		p.On.Listen = func(local netip.AddrPort, n int) (provider.Listener, error) {
 			l, err := p.Provider.Listen(local, n)
 			if err != nil {
 				l, err = p.Provider.Listen(netip.MustParseAddrPort("127.0.0.1:0"), n)
@@ -357,8 +358,8 @@ var mutants = []mutant{
 	}},
 	{name: "accept ends with EOF",
 		rules: []string{"listen/close-wakes", "provider/close"}, provider: func(p *faultyProvider) {
-			p.listener = func(l *faultyListener) {
-				l.accept = func() (provider.Request, error) {
+			p.OnListener = func(l *faulty.Listener) {
+				l.On.Accept = func() (provider.Request, error) {
 					r, err := l.Listener.Accept()
 					if err != nil {
 						err = io.EOF
@@ -375,8 +376,8 @@ var mutants = []mutant{
 			}
 			return err
 		})(p)
-		p.listener = func(l *faultyListener) {
-			l.close = func() error {
+		p.OnListener = func(l *faulty.Listener) {
+			l.On.Close = func() error {
 				closed.Store(true)
 				return l.Listener.Close()
 			}
@@ -384,8 +385,8 @@ var mutants = []mutant{
 	}},
 	{name: "closing listener ends connections",
 		rules: []string{"listen/close-spares"}, provider: func(p *faultyProvider) {
-			p.listener = func(l *faultyListener) {
-				l.close = func() error {
+			p.OnListener = func(l *faulty.Listener) {
+				l.On.Close = func() error {
 					for _, e := range p.ends {
 						e.Endpoint.Close()
 					}
@@ -394,7 +395,7 @@ var mutants = []mutant{
 			}
 		}},
 	{name: "one remote address for all", rules: []string{"listen/dialers"}, end: func(e *faultyEnd) {
-		e.remoteAddr = func() netip.AddrPort {
+		e.On.RemoteAddr = func() netip.AddrPort {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			return e.ends[0].Endpoint.RemoteAddr()
@@ -403,13 +404,13 @@ var mutants = []mutant{
 
 	// Messages.
 	{name: "length with padding", rules: []string{"message/content"}, end: func(e *faultyEnd) {
-		e.see = func(c *provider.Completion) bool { c.Len = (c.Len + 7) &^ 7; return true }
+		e.On.See = func(c *provider.Completion) bool { c.Len = (c.Len + 7) &^ 7; return true }
 	}},
 	{name: "byte behind the message", rules: []string{"message/content"}, end: func(e *faultyEnd) {
-		e.see = func(c *provider.Completion) bool {
-			e.qmu.Lock()
-			defer e.qmu.Unlock()
-			if b := e.recvs[c.Context].Bytes; c.Op == provider.OpRecv && c.Len < len(b) {
+		e.On.See = func(c *provider.Completion) bool {
+			e.Mu.Lock()
+			defer e.Mu.Unlock()
+			if b := e.Recvs[c.Context].Bytes; c.Op == provider.OpRecv && c.Len < len(b) {
 				b[c.Len] ^= 1
 			}
 			return true
@@ -417,27 +418,27 @@ var mutants = []mutant{
 	}},
 	{name: "duplicate completion", shows: "that had completed",
 		rules: []string{"message/content", "message/order", "rdma/write"}, end: func(e *faultyEnd) {
-			e.see = func(c *provider.Completion) bool {
-				e.qmu.Lock()
-				defer e.qmu.Unlock()
+			e.On.See = func(c *provider.Completion) bool {
+				e.Mu.Lock()
+				defer e.Mu.Unlock()
 				if c.Op != provider.OpDisconnect {
-					e.extra = append(e.extra, *c)
+					e.Extra = append(e.Extra, *c)
 				}
 				return true
 			}
 		}},
 	{name: "inline completes", shows: "of an inline send that did not fail",
 		rules: []string{"message/inline"}, end: func(e *faultyEnd) {
-			e.postSend = func(s provider.Send) error {
+			e.On.PostSend = func(s provider.Send) error {
 				err := e.Endpoint.PostSend(s)
 				if err == nil && s.IsInline() {
-					e.inject(provider.Completion{Context: s.Context, Op: provider.OpSend})
+					e.Inject(provider.Completion{Context: s.Context, Op: provider.OpSend})
 				}
 				return err
 			}
 		}},
 	{name: "empty messages vanish", rules: []string{"message/empty"}, end: func(e *faultyEnd) {
-		e.postSend = func(s provider.Send) error {
+		e.On.PostSend = func(s provider.Send) error {
 			if len(s.Local.Bytes)+len(s.Inline[0])+len(s.Inline[1]) == 0 {
 				return swallow(e, s)
 			}
@@ -445,7 +446,7 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "longest message refused", rules: []string{"message/largest"}, end: func(e *faultyEnd) {
-		e.postSend = func(s provider.Send) error {
+		e.On.PostSend = func(s provider.Send) error {
 			if len(s.Local.Bytes) >= e.Attributes().MaxMessage {
 				return provider.StatusTooLong
 			}
@@ -457,23 +458,23 @@ var mutants = []mutant{
 			provider.StatusOK)},
 	{name: "inline pieces kept", shows: "is wrong", rules: []string{"message/inline"}, end: func(e *faultyEnd) {
 		var kept []provider.Send
-		e.postSend = func(s provider.Send) error {
+		e.On.PostSend = func(s provider.Send) error {
 			if s.IsInline() {
 				kept = append(kept, s)
 				return nil
 			}
 			return e.Endpoint.PostSend(s)
 		}
-		e.poll = func(c []provider.Completion) int {
+		e.On.Poll = func(c []provider.Completion) int {
 			for _, s := range kept {
 				e.Endpoint.PostSend(s)
 			}
 			kept = nil
-			return e.polled(c)
+			return e.PassPoll(c)
 		}
 	}},
 	{name: "second inline piece first", shows: "is wrong", rules: []string{"message/inline"}, end: func(e *faultyEnd) {
-		e.postSend = func(s provider.Send) error {
+		e.On.PostSend = func(s provider.Send) error {
 			s.Inline[0], s.Inline[1] = s.Inline[1], s.Inline[0]
 			return e.Endpoint.PostSend(s)
 		}
@@ -482,7 +483,7 @@ var mutants = []mutant{
 		var mu sync.Mutex
 		var kept *provider.Send
 		n := 0
-		e.postSend = func(s provider.Send) error {
+		e.On.PostSend = func(s provider.Send) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if n++; n == 3 {
@@ -503,7 +504,7 @@ var mutants = []mutant{
 			var mu sync.Mutex
 			var kept []provider.Send
 			early := make(map[uint64]bool)
-			e.postSend = func(s provider.Send) error {
+			e.On.PostSend = func(s provider.Send) error {
 				mu.Lock()
 				defer mu.Unlock()
 				if s.IsInline() {
@@ -511,11 +512,11 @@ var mutants = []mutant{
 				}
 				kept = append(kept, s)
 				early[s.Context] = true
-				e.inject(provider.Completion{Context: s.Context, Op: provider.OpSend})
+				e.Inject(provider.Completion{Context: s.Context, Op: provider.OpSend})
 				return nil
 			}
-			e.see = func(c *provider.Completion) bool { return !early[c.Context] }
-			e.arm = func(w provider.Wake) bool {
+			e.On.See = func(c *provider.Completion) bool { return !early[c.Context] }
+			e.On.Arm = func(w provider.Wake) bool {
 				mu.Lock()
 				defer mu.Unlock()
 				for _, s := range kept {
@@ -526,11 +527,11 @@ var mutants = []mutant{
 			}
 		}},
 	{name: "contexts of 32 bits", rules: []string{"message/context"}, end: func(e *faultyEnd) {
-		e.see = func(c *provider.Completion) bool { c.Context = uint64(uint32(c.Context)); return true }
+		e.On.See = func(c *provider.Completion) bool { c.Context = uint64(uint32(c.Context)); return true }
 	}},
 	{name: "long messages cut", shows: "for a receive of 40",
 		rules: []string{"message/longer-than-receive"}, end: func(e *faultyEnd) {
-			e.see = func(c *provider.Completion) bool {
+			e.On.See = func(c *provider.Completion) bool {
 				if c.Op == provider.OpRecv && c.Status == provider.StatusTooLong {
 					c.Status = provider.StatusOK
 				}
@@ -539,20 +540,20 @@ var mutants = []mutant{
 		}},
 	{name: "long messages written on", shows: "behind the receive has changed",
 		rules: []string{"message/longer-than-receive"}, end: func(e *faultyEnd) {
-			e.see = func(c *provider.Completion) bool {
+			e.On.See = func(c *provider.Completion) bool {
 				if c.Op == provider.OpRecv && c.Status == provider.StatusTooLong {
-					x := e.find(func(x *exposure) bool { return x.owner == e && x.Handle == e.recvs[c.Context].Handle })
+					x := e.find(func(x *exposure) bool { return x.owner == e && x.Handle == e.Recvs[c.Context].Handle })
 					x.Bytes[:len(x.Bytes)+1][len(x.Bytes)] ^= 1
 				}
 				return true
 			}
 		}},
 	{name: "first message dropped", shows: "waited", rules: []string{"message/first-held"}, end: func(e *faultyEnd) {
-		e.postSend = func(s provider.Send) error {
+		e.On.PostSend = func(s provider.Send) error {
 			if p := e.peer(); p != nil {
-				p.qmu.Lock()
+				p.Mu.Lock()
 				none := p.posted == 0
-				p.qmu.Unlock()
+				p.Mu.Unlock()
 				if none {
 					return swallow(e, s)
 				}
@@ -561,11 +562,11 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "unposted message dropped", shows: "waited", rules: []string{"message/unposted"}, end: func(e *faultyEnd) {
-		e.postSend = func(s provider.Send) error {
+		e.On.PostSend = func(s provider.Send) error {
 			if p := e.peer(); p != nil {
-				p.qmu.Lock()
-				none := len(p.recvs) == 0
-				p.qmu.Unlock()
+				p.Mu.Lock()
+				none := len(p.Recvs) == 0
+				p.Mu.Unlock()
 				if none {
 					return swallow(e, s)
 				}
@@ -586,7 +587,7 @@ var mutants = []mutant{
 	// Limits.
 	{name: "more posted than allowed", shows: "succeeded", conf: small,
 		rules: []string{"queue/recvs"}, end: func(e *faultyEnd) {
-			e.postRecv = func(r provider.Recv) error {
+			e.On.PostRecv = func(r provider.Recv) error {
 				if err := e.Endpoint.PostRecv(r); err != provider.StatusQueueFull {
 					return err
 				}
@@ -595,30 +596,30 @@ var mutants = []mutant{
 		}},
 	{name: "full queue posts nevertheless", shows: "completion of receive", conf: small,
 		rules: []string{"queue/recvs"}, end: func(e *faultyEnd) {
-			e.postRecv = func(r provider.Recv) error {
+			e.On.PostRecv = func(r provider.Recv) error {
 				err := e.Endpoint.PostRecv(r)
 				if err == provider.StatusQueueFull {
-					e.inject(provider.Completion{Context: r.Context, Op: provider.OpRecv, Status: provider.StatusAborted})
+					e.Inject(provider.Completion{Context: r.Context, Op: provider.OpRecv, Status: provider.StatusAborted})
 				}
 				return err
 			}
 		}},
 	{name: "limits only on paper", conf: small, rules: []string{"queue/sends", "queue/rdmas"},
 		provider: func(p *faultyProvider) {
-			p.attributes = func() provider.Attributes { return doubled(p.Provider.Attributes()) }
+			p.On.Attributes = func() provider.Attributes { return doubled(p.Provider.Attributes()) }
 		},
 		end: func(e *faultyEnd) {
-			e.attributes = func() provider.Attributes { return doubled(e.Endpoint.Attributes()) }
+			e.On.Attributes = func() provider.Attributes { return doubled(e.Endpoint.Attributes()) }
 		}},
 	{name: "inline sends count", conf: small, rules: []string{"queue/inline"}, end: func(e *faultyEnd) {
 		n := 0
-		e.postSend = func(s provider.Send) error {
+		e.On.PostSend = func(s provider.Send) error {
 			if n++; !s.IsInline() && n > e.Attributes().MaxSends {
 				return provider.StatusQueueFull
 			}
 			return e.Endpoint.PostSend(s)
 		}
-		e.poll = func(c []provider.Completion) int { n = 0; return e.polled(c) }
+		e.On.Poll = func(c []provider.Completion) int { n = 0; return e.PassPoll(c) }
 	}},
 
 	// Local memory.
@@ -637,18 +638,18 @@ var mutants = []mutant{
 			return e.find(func(x *exposure) bool { return x.Handle == s.Handle && x.owner == e && x.gone }) != nil
 		})},
 	{name: "RDMA from registered memory alone", rules: []string{"local/rdma"}, end: func(e *faultyEnd) {
-		e.rdma = func(op provider.Op, r provider.RDMA) error {
+		e.On.RDMA = func(op provider.Op, r provider.RDMA) error {
 			if r.Local.Handle == 0 {
 				return provider.StatusLocal
 			}
-			return e.pass(op, r)
+			return e.PassRDMA(op, r)
 		}
 	}},
 	{name: "RDMA from any memory", conf: emu.Config{LocalRegistration: true},
 		rules: []string{"local/rdma", "local/unregistered", "local/other-endpoint", "local/bounds", "local/deregistered"},
 		end: func(e *faultyEnd) {
-			e.rdma = func(op provider.Op, r provider.RDMA) error {
-				if err := e.pass(op, r); err != provider.StatusLocal {
+			e.On.RDMA = func(op provider.Op, r provider.RDMA) error {
+				if err := e.PassRDMA(op, r); err != provider.StatusLocal {
 					return err
 				}
 				return nil
@@ -657,80 +658,80 @@ var mutants = []mutant{
 
 	// RDMA.
 	{name: "offset lost", rules: []string{"rdma/write", "rdma/read"}, end: func(e *faultyEnd) {
-		e.rdma = func(op provider.Op, r provider.RDMA) error { r.Offset = 0; return e.pass(op, r) }
+		e.On.RDMA = func(op provider.Op, r provider.RDMA) error { r.Offset = 0; return e.PassRDMA(op, r) }
 	}},
 	{name: "read of one byte less", rules: []string{"rdma/read"}, end: func(e *faultyEnd) {
-		e.rdma = func(op provider.Op, r provider.RDMA) error {
+		e.On.RDMA = func(op provider.Op, r provider.RDMA) error {
 			if op == provider.OpRead {
 				r.Local.Bytes = r.Local.Bytes[:len(r.Local.Bytes)-1]
 			}
-			return e.pass(op, r)
+			return e.PassRDMA(op, r)
 		}
 	}},
 	{name: "write visible after the message", shows: "a write before the message",
 		rules: []string{"rdma/write-order"}, end: func(e *faultyEnd) {
 			var late lastWrite
-			e.rdma = func(op provider.Op, r provider.RDMA) error {
+			e.On.RDMA = func(op provider.Op, r provider.RDMA) error {
 				late.note(e.exposedTo(r), r)
-				e.inject(provider.Completion{Context: r.Context, Op: op})
+				e.Inject(provider.Completion{Context: r.Context, Op: op})
 				if p := e.peer(); p != nil {
-					p.postRecv = func(r provider.Recv) error { late.land(); return p.Endpoint.PostRecv(r) }
+					p.On.PostRecv = func(r provider.Recv) error { late.land(); return p.Endpoint.PostRecv(r) }
 				}
 				return nil
 			}
 		}},
 	{name: "large transfers cut", shows: "a large write", conf: emu.Config{MaxRDMA: 2 << 20},
 		rules: []string{"rdma/largest"}, end: func(e *faultyEnd) {
-			e.rdma = func(op provider.Op, r provider.RDMA) error {
+			e.On.RDMA = func(op provider.Op, r provider.RDMA) error {
 				r.Local.Bytes = r.Local.Bytes[:min(len(r.Local.Bytes), 1<<20)]
-				return e.pass(op, r)
+				return e.PassRDMA(op, r)
 			}
 		}},
 	{name: "reads without data, now and then", rules: []string{"rdma/both-ways"}, end: func(e *faultyEnd) {
 		n := 0
-		e.rdma = func(op provider.Op, r provider.RDMA) error {
+		e.On.RDMA = func(op provider.Op, r provider.RDMA) error {
 			if op == provider.OpRead {
 				if n++; n%5 == 0 {
-					e.inject(provider.Completion{Context: r.Context, Op: op})
+					e.Inject(provider.Completion{Context: r.Context, Op: op})
 					return nil
 				}
 			}
-			return e.pass(op, r)
+			return e.PassRDMA(op, r)
 		}
 	}},
 	{name: "writes without data, now and then", rules: []string{"rdma/both-ways"}, end: func(e *faultyEnd) {
 		n := 0
-		e.rdma = func(op provider.Op, r provider.RDMA) error {
+		e.On.RDMA = func(op provider.Op, r provider.RDMA) error {
 			if op == provider.OpWrite {
 				if n++; n%2 == 0 {
-					e.inject(provider.Completion{Context: r.Context, Op: op})
+					e.Inject(provider.Completion{Context: r.Context, Op: op})
 					return nil
 				}
 			}
-			return e.pass(op, r)
+			return e.PassRDMA(op, r)
 		}
 	}},
 	{name: "descriptor wears out", rules: []string{"rdma/repeated"}, end: func(e *faultyEnd) {
 		n := 0
-		e.rdma = func(op provider.Op, r provider.RDMA) error {
+		e.On.RDMA = func(op provider.Op, r provider.RDMA) error {
 			if n++; n > 2 {
-				e.inject(provider.Completion{Context: r.Context, Op: op, Status: provider.StatusAccess})
+				e.Inject(provider.Completion{Context: r.Context, Op: op, Status: provider.StatusAccess})
 				return nil
 			}
-			return e.pass(op, r)
+			return e.PassRDMA(op, r)
 		}
 	}},
 
 	// Registrations.
 	{name: "descriptor for all", rules: []string{"region/describes"}, end: func(e *faultyEnd) {
-		e.register = func(b []byte) (provider.Region, error) { return e.Endpoint.Expose(b, provider.RightWrite) }
+		e.On.Register = func(b []byte) (provider.Region, error) { return e.Endpoint.Expose(b, provider.RightWrite) }
 	}},
 	{name: "memory elsewhere", rules: []string{"region/describes"}, end: func(e *faultyEnd) {
-		e.register = func(b []byte) (provider.Region, error) { return e.Endpoint.Register(bytes.Clone(b)) }
+		e.On.Register = func(b []byte) (provider.Region, error) { return e.Endpoint.Register(bytes.Clone(b)) }
 	}},
 	{name: "handle used again", rules: []string{"region/handles"}, end: func(e *faultyEnd) {
 		inner := make(map[provider.Handle]provider.Handle)
-		e.register = func(b []byte) (provider.Region, error) {
+		e.On.Register = func(b []byte) (provider.Region, error) {
 			r, err := e.Endpoint.Register(b)
 			outer := provider.Handle(1)
 			for inner[outer] != 0 {
@@ -740,7 +741,7 @@ var mutants = []mutant{
 			r.Handle = outer
 			return r, err
 		}
-		e.deregister = func(h provider.Handle) error {
+		e.On.Deregister = func(h provider.Handle) error {
 			if i := inner[h]; i != 0 {
 				inner[h], h = 0, i
 			}
@@ -748,7 +749,7 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "allocated memory not zeroed", rules: []string{"region/allocate"}, end: func(e *faultyEnd) {
-		e.allocate = func(size int) (provider.Region, error) {
+		e.On.Allocate = func(size int) (provider.Region, error) {
 			r, err := e.Endpoint.Allocate(size)
 			if err == nil {
 				r.Bytes[size-1] = 1
@@ -757,7 +758,7 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "memory in use deregistered", rules: []string{"region/busy"}, end: func(e *faultyEnd) {
-		e.deregister = func(h provider.Handle) error {
+		e.On.Deregister = func(h provider.Handle) error {
 			if err := e.Endpoint.Deregister(h); err != provider.StatusBusy {
 				return err
 			}
@@ -765,16 +766,16 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "unknown handle deregistered", rules: []string{"region/unknown"}, end: func(e *faultyEnd) {
-		e.deregister = func(h provider.Handle) error { e.Endpoint.Deregister(h); return nil }
+		e.On.Deregister = func(h provider.Handle) error { e.Endpoint.Deregister(h); return nil }
 	}},
 	{name: "unknown rights", rules: []string{"region/rights"}, end: func(e *faultyEnd) {
-		e.expose = func(b []byte, rights provider.Rights) (provider.Region, error) {
+		e.On.Expose = func(b []byte, rights provider.Rights) (provider.Region, error) {
 			return e.Endpoint.Expose(b, rights&3|provider.RightWrite)
 		}
 	}},
 	{name: "right to read where nobody can", conf: emu.Config{NoRDMARead: true}, rules: []string{"region/rights"},
 		end: func(e *faultyEnd) {
-			e.expose = func(b []byte, rights provider.Rights) (provider.Region, error) {
+			e.On.Expose = func(b []byte, rights provider.Rights) (provider.Region, error) {
 				r, err := e.Endpoint.Expose(b, rights)
 				if err != nil && rights <= 3 {
 					return e.Endpoint.Expose(b, provider.RightWrite)
@@ -807,17 +808,17 @@ var mutants = []mutant{
 	{name: "rights ignored", shows: "has changed", rules: []string{"protect/rights"},
 		end: onAccess(func(e *faultyEnd, op provider.Op, r provider.RDMA) []byte { return inside(e.exposedTo(r), r) })},
 	{name: "refused read leaks", shows: "has read", rules: []string{"protect/rights"}, end: func(e *faultyEnd) {
-		e.rdma = func(op provider.Op, r provider.RDMA) error {
+		e.On.RDMA = func(op provider.Op, r provider.RDMA) error {
 			if x := e.exposedTo(r); op == provider.OpRead && x != nil && x.rights&provider.RightRead == 0 {
 				copy(r.Local.Bytes, x.Bytes)
-				e.inject(provider.Completion{Context: r.Context, Op: op, Status: provider.StatusAccess})
+				e.Inject(provider.Completion{Context: r.Context, Op: op, Status: provider.StatusAccess})
 				return nil
 			}
-			return e.pass(op, r)
+			return e.PassRDMA(op, r)
 		}
 	}},
 	{name: "refused read succeeds", shows: "has succeeded", rules: []string{"protect/rights"}, end: func(e *faultyEnd) {
-		e.see = func(c *provider.Completion) bool {
+		e.On.See = func(c *provider.Completion) bool {
 			if c.Op == provider.OpRead {
 				c.Status = provider.StatusOK
 			}
@@ -887,7 +888,7 @@ var mutants = []mutant{
 		})},
 	{name: "memory reachable after Close", shows: "has changed", rules: []string{"protect/closed"},
 		end: onAccess(func(e *faultyEnd, op provider.Op, r provider.RDMA) []byte {
-			if x := e.exposedTo(r); x != nil && x.owner.closed.Load() {
+			if x := e.exposedTo(r); x != nil && x.owner.Closed() {
 				return inside(x, r)
 			}
 			return nil
@@ -895,28 +896,28 @@ var mutants = []mutant{
 	{name: "write lands after Deregister", shows: "has changed",
 		rules: []string{"protect/deregister-race"}, end: func(e *faultyEnd) {
 			var late lastWrite
-			e.rdma = func(op provider.Op, r provider.RDMA) error {
+			e.On.RDMA = func(op provider.Op, r provider.RDMA) error {
 				if x := e.exposedTo(r); op == provider.OpWrite && x != nil {
 					late.note(x, r)
 					p := x.owner
-					p.postRecv = func(r provider.Recv) error { late.land(); return p.Endpoint.PostRecv(r) }
+					p.On.PostRecv = func(r provider.Recv) error { late.land(); return p.Endpoint.PostRecv(r) }
 				}
-				return e.pass(op, r)
+				return e.PassRDMA(op, r)
 			}
 		}},
 	{name: "read gets what came after Deregister", shows: "has read",
 		rules: []string{"protect/deregister-race"}, end: func(e *faultyEnd) {
-			e.rdma = func(op provider.Op, r provider.RDMA) error {
+			e.On.RDMA = func(op provider.Op, r provider.RDMA) error {
 				if x := e.exposedTo(r); op == provider.OpRead && x != nil {
 					p := x.owner
-					p.postRecv = func(rr provider.Recv) error { copy(r.Local.Bytes, x.Bytes); return p.Endpoint.PostRecv(rr) }
+					p.On.PostRecv = func(rr provider.Recv) error { copy(r.Local.Bytes, x.Bytes); return p.Endpoint.PostRecv(rr) }
 				}
-				return e.pass(op, r)
+				return e.PassRDMA(op, r)
 			}
 		}},
 	{name: "write lands after Close", shows: "memory of a closed endpoint (262144 bytes) has changed",
 		rules: []string{"protect/close-race"}, provider: func(p *faultyProvider) {
-			p.close = func() error {
+			p.On.Close = func() error {
 				for _, x := range p.exposed {
 					if x.rights != 0 && x.gone {
 						x.Bytes[len(x.Bytes)/2] ^= 1
@@ -927,7 +928,7 @@ var mutants = []mutant{
 		}},
 	{name: "message lands after Close", shows: "receives of a closed endpoint",
 		rules: []string{"protect/close-race"}, provider: func(p *faultyProvider) {
-			p.close = func() error {
+			p.On.Close = func() error {
 				for _, x := range p.exposed {
 					if x.rights == 0 && len(x.Bytes) > 64<<10 {
 						x.Bytes[0] ^= 1
@@ -939,19 +940,19 @@ var mutants = []mutant{
 
 	// Waking.
 	{name: "wakes twice", shows: "once too often", rules: []string{"wake/once"}, end: func(e *faultyEnd) {
-		e.wake = func(wake func()) { wake(); wake() }
+		e.On.Wake = func(wake func()) { wake(); wake() }
 	}},
 	{name: "stays armed", shows: "once too often", rules: []string{"wake/once"}, end: func(e *faultyEnd) {
-		e.wake = func(wake func()) { wake(); e.Endpoint.Arm(provider.WakeAny) }
+		e.On.Wake = func(wake func()) { wake(); e.Endpoint.Arm(provider.WakeAny) }
 	}},
 	{name: "never ready", rules: []string{"wake/ready"}, end: func(e *faultyEnd) {
-		e.arm = func(w provider.Wake) bool { e.Endpoint.Arm(w); return false }
+		e.On.Arm = func(w provider.Wake) bool { e.Endpoint.Arm(w); return false }
 	}},
 	{name: "always ready", rules: []string{"wake/ready", "wake/once"}, end: func(e *faultyEnd) {
-		e.arm = func(w provider.Wake) bool { e.Endpoint.Arm(w); return true }
+		e.On.Arm = func(w provider.Wake) bool { e.Endpoint.Arm(w); return true }
 	}},
 	{name: "not armed when ready", rules: []string{"wake/ready"}, end: func(e *faultyEnd) {
-		e.arm = func(w provider.Wake) bool {
+		e.On.Arm = func(w provider.Wake) bool {
 			ready := e.Endpoint.Arm(w)
 			if ready {
 				e.Endpoint.Arm(provider.WakeNone)
@@ -960,14 +961,14 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "own sends do not wake", rules: []string{"wake/own"}, end: func(e *faultyEnd) {
-		e.postSend = func(s provider.Send) error {
-			e.muted.Store(true)
-			defer e.muted.Store(false)
+		e.On.PostSend = func(s provider.Send) error {
+			e.Muted.Store(true)
+			defer e.Muted.Store(false)
 			return e.Endpoint.PostSend(s)
 		}
 	}},
 	{name: "wakes when not armed", rules: []string{"wake/none"}, end: func(e *faultyEnd) {
-		e.arm = func(w provider.Wake) bool {
+		e.On.Arm = func(w provider.Wake) bool {
 			if w == provider.WakeNone {
 				e.Endpoint.Arm(provider.WakeAny)
 				return false
@@ -977,26 +978,26 @@ var mutants = []mutant{
 	}},
 	{name: "arming adds up", rules: []string{"wake/replace"}, end: func(e *faultyEnd) {
 		most := provider.WakeNone
-		e.arm = func(w provider.Wake) bool { most = max(most, w); return e.Endpoint.Arm(most) }
+		e.On.Arm = func(w provider.Wake) bool { most = max(most, w); return e.Endpoint.Arm(most) }
 	}},
 	{name: "first arming stays", rules: []string{"wake/replace"}, end: func(e *faultyEnd) {
 		armed := provider.WakeNone
-		e.arm = func(w provider.Wake) bool {
+		e.On.Arm = func(w provider.Wake) bool {
 			if armed == provider.WakeNone {
 				armed = w
 			}
 			return e.Endpoint.Arm(armed)
 		}
-		e.wake = func(wake func()) { armed = provider.WakeNone; wake() }
+		e.On.Wake = func(wake func()) { armed = provider.WakeNone; wake() }
 	}},
 	{name: "solicited forgotten", rules: []string{"wake/solicited", "wake/stress-solicited"}, end: func(e *faultyEnd) {
-		e.postSend = func(s provider.Send) error { s.Solicited = false; return e.Endpoint.PostSend(s) }
+		e.On.PostSend = func(s provider.Send) error { s.Solicited = false; return e.Endpoint.PostSend(s) }
 	}},
 	{name: "wakes for unsolicited", rules: []string{"wake/unsolicited"}, end: func(e *faultyEnd) {
-		e.postSend = func(s provider.Send) error { s.Solicited = true; return e.Endpoint.PostSend(s) }
+		e.On.PostSend = func(s provider.Send) error { s.Solicited = true; return e.Endpoint.PostSend(s) }
 	}},
 	{name: "failures do not wake", rules: []string{"wake/failure"}, end: func(e *faultyEnd) {
-		e.arm = func(w provider.Wake) bool {
+		e.On.Arm = func(w provider.Wake) bool {
 			if w == provider.WakeSolicited {
 				e.Endpoint.Arm(provider.WakeNone)
 				return false
@@ -1005,24 +1006,24 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "the end does not wake", rules: []string{"wake/disconnect", "close/wakes-peer"}, end: func(e *faultyEnd) {
-		e.close = func() error {
+		e.On.Close = func() error {
 			if p := e.peer(); p != nil {
-				p.muted.Store(true)
+				p.Muted.Store(true)
 			}
 			return e.Endpoint.Close()
 		}
 	}},
 	{name: "wakes after Close", rules: []string{"wake/after-close"}, end: func(e *faultyEnd) {
-		e.arm = func(w provider.Wake) bool {
-			if e.closed.Load() {
-				e.waiter()
+		e.On.Arm = func(w provider.Wake) bool {
+			if e.Closed() {
+				e.Wake()
 			}
 			return e.Endpoint.Arm(w)
 		}
 	}},
 	{name: "wake-up lost now and then", rules: []string{"wake/stress", "wake/stress-solicited"}, end: func(e *faultyEnd) {
 		var n atomic.Int64
-		e.wake = func(wake func()) {
+		e.On.Wake = func(wake func()) {
 			if n.Add(1)%20 != 0 {
 				wake()
 			}
@@ -1033,7 +1034,7 @@ var mutants = []mutant{
 	{name: "completion lost on Close", shows: "has not completed",
 		rules: []string{"close/aborts"}, end: func(e *faultyEnd) {
 			lost := false
-			e.see = func(c *provider.Completion) bool {
+			e.On.See = func(c *provider.Completion) bool {
 				if c.Status == provider.StatusAborted && !lost {
 					lost = true
 					return false
@@ -1044,7 +1045,7 @@ var mutants = []mutant{
 	{name: "completion after Close", shows: "after Close, when Poll had already",
 		rules: []string{"close/aborts"}, end: func(e *faultyEnd) {
 			var late []provider.Completion
-			e.see = func(c *provider.Completion) bool {
+			e.On.See = func(c *provider.Completion) bool {
 				if c.Status == provider.StatusAborted && late == nil {
 					late = append(late, *c)
 					return false
@@ -1052,9 +1053,9 @@ var mutants = []mutant{
 				return true
 			}
 			rest := 0
-			e.poll = func(c []provider.Completion) int {
-				n := e.polled(c)
-				if n == 0 && e.closed.Load() {
+			e.On.Poll = func(c []provider.Completion) int {
+				n := e.PassPoll(c)
+				if n == 0 && e.Closed() {
 					if rest++; rest == 2 {
 						n = copy(c, late)
 					}
@@ -1063,7 +1064,7 @@ var mutants = []mutant{
 			}
 		}},
 	{name: "aborted as success", rules: []string{"close/aborts", "close/peer-sees"}, end: func(e *faultyEnd) {
-		e.see = func(c *provider.Completion) bool {
+		e.On.See = func(c *provider.Completion) bool {
 			if c.Status == provider.StatusAborted {
 				c.Status = provider.StatusOK
 			}
@@ -1071,7 +1072,7 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "end without a reason", shows: "no reason", rules: []string{"close/peer-sees", "close/delivers"}, end: func(e *faultyEnd) {
-		e.see = func(c *provider.Completion) bool {
+		e.On.See = func(c *provider.Completion) bool {
 			if c.Op == provider.OpDisconnect {
 				c.Status = provider.StatusOK
 			}
@@ -1079,7 +1080,7 @@ var mutants = []mutant{
 		}
 	}},
 	{name: "end for another reason", shows: "the peer has closed", rules: []string{"close/peer-sees"}, end: func(e *faultyEnd) {
-		e.see = func(c *provider.Completion) bool {
+		e.On.See = func(c *provider.Completion) bool {
 			if c.Op == provider.OpDisconnect {
 				c.Status = provider.StatusLink
 			}
@@ -1088,21 +1089,21 @@ var mutants = []mutant{
 	}},
 	{name: "end reported twice", shows: "after OpDisconnect",
 		rules: []string{"close/peer-sees"}, end: func(e *faultyEnd) {
-			e.see = func(c *provider.Completion) bool {
+			e.On.See = func(c *provider.Completion) bool {
 				if c.Op == provider.OpDisconnect {
-					e.extra = append(e.extra, *c)
+					e.Extra = append(e.Extra, *c)
 				}
 				return true
 			}
 		}},
 	{name: "end before the rest", shows: "OpDisconnect before the completion",
 		rules: []string{"close/peer-sees", "close/delivers"}, end: func(e *faultyEnd) {
-			e.poll = func(c []provider.Completion) int {
+			e.On.Poll = func(c []provider.Completion) int {
 				if len(c) == 0 {
 					return 0
 				}
 				var all []provider.Completion
-				for one := make([]provider.Completion, 1); e.polled(one) == 1; {
+				for one := make([]provider.Completion, 1); e.PassPoll(one) == 1; {
 					if one[0].Op == provider.OpDisconnect {
 						all = slices.Insert(all, 0, one[0])
 					} else {
@@ -1110,15 +1111,15 @@ var mutants = []mutant{
 					}
 				}
 				n := copy(c, all)
-				e.qmu.Lock()
-				defer e.qmu.Unlock()
-				e.extra = append(all[n:], e.extra...)
+				e.Mu.Lock()
+				defer e.Mu.Unlock()
+				e.Extra = append(all[n:], e.Extra...)
 				return n
 			}
 		}},
 	{name: "messages lost on Close", rules: []string{"close/delivers"}, end: func(e *faultyEnd) {
-		e.see = func(c *provider.Completion) bool {
-			if p := e.peer(); p != nil && p.closed.Load() && c.Op == provider.OpRecv {
+		e.On.See = func(c *provider.Completion) bool {
+			if p := e.peer(); p != nil && p.Closed() && c.Op == provider.OpRecv {
 				c.Status = provider.StatusAborted
 			}
 			return true
@@ -1127,7 +1128,7 @@ var mutants = []mutant{
 	{name: "closed as disconnected", rules: []string{"close/posting"},
 		end: instead(provider.StatusClosed, provider.StatusDisconnected)},
 	{name: "registers after Close", rules: []string{"close/posting"}, end: func(e *faultyEnd) {
-		e.register = func(b []byte) (provider.Region, error) {
+		e.On.Register = func(b []byte) (provider.Region, error) {
 			r, err := e.Endpoint.Register(b)
 			if err != nil {
 				r, err = provider.Region{Bytes: b, Handle: 77}, nil
@@ -1140,8 +1141,8 @@ var mutants = []mutant{
 	{name: "posts for nobody", rules: []string{"close/posting-disconnected"},
 		end: instead(provider.StatusDisconnected, provider.StatusOK)},
 	{name: "second Close fails", rules: []string{"close/twice"}, end: func(e *faultyEnd) {
-		e.close = func() error {
-			if e.closed.Load() {
+		e.On.Close = func() error {
+			if e.Closed() {
 				return provider.StatusClosed
 			}
 			return e.Endpoint.Close()
@@ -1149,23 +1150,23 @@ var mutants = []mutant{
 	}},
 	{name: "completions lost when both close", shows: "has not completed",
 		rules: []string{"close/both"}, end: func(e *faultyEnd) {
-			e.see = func(c *provider.Completion) bool {
+			e.On.See = func(c *provider.Completion) bool {
 				p := e.peer()
-				return c.Op != provider.OpRecv || !e.closed.Load() || p == nil || !p.closed.Load()
+				return c.Op != provider.OpRecv || !e.Closed() || p == nil || !p.Closed()
 			}
 		}},
 	{name: "posts while it closes", shows: "never completed",
 		rules: []string{"close/concurrent"}, end: instead(provider.StatusClosed, provider.StatusOK)},
 	{name: "Deregister fails after Close", rules: []string{"close/registrations"}, end: func(e *faultyEnd) {
-		e.deregister = func(h provider.Handle) error {
-			if e.closed.Load() {
+		e.On.Deregister = func(h provider.Handle) error {
+			if e.Closed() {
 				return provider.StatusClosed
 			}
 			return e.Endpoint.Deregister(h)
 		}
 	}},
 	{name: "allocated memory gone with Close", rules: []string{"close/registrations"}, end: func(e *faultyEnd) {
-		e.close = func() error {
+		e.On.Close = func() error {
 			err := e.Endpoint.Close()
 			for _, x := range e.exposed {
 				if x.owner == e && x.rights == 0 {
@@ -1198,7 +1199,7 @@ var mutants = []mutant{
 	{name: "unsupported extension without error",
 		rules: []string{"extension/unknown", "extension/cache", "extension/spinner", "extension/sleeper"},
 		end: func(e *faultyEnd) {
-			e.extension = func(id provider.GUID) (any, error) {
+			e.On.Extension = func(id provider.GUID) (any, error) {
 				ext, err := e.Endpoint.Extension(id)
 				if err != nil {
 					return nil, nil
@@ -1207,7 +1208,7 @@ var mutants = []mutant{
 			}
 		}},
 	{name: "unsupported extension with another error", rules: []string{"extension/unknown"}, end: func(e *faultyEnd) {
-		e.extension = func(id provider.GUID) (any, error) {
+		e.On.Extension = func(id provider.GUID) (any, error) {
 			ext, err := e.Endpoint.Extension(id)
 			if err != nil {
 				return nil, provider.StatusLink
@@ -1217,14 +1218,14 @@ var mutants = []mutant{
 	}},
 	{name: "read promised, not offered", conf: emu.Config{NoRDMARead: true}, rules: []string{"extension/rdma-read"},
 		end: func(e *faultyEnd) {
-			e.attributes = func() provider.Attributes {
+			e.On.Attributes = func() provider.Attributes {
 				a := e.Endpoint.Attributes()
 				a.RDMARead = true
 				return a
 			}
 		}},
 	{name: "read offered, not promised", rules: []string{"extension/rdma-read"}, end: func(e *faultyEnd) {
-		e.attributes = func() provider.Attributes {
+		e.On.Attributes = func() provider.Attributes {
 			a := e.Endpoint.Attributes()
 			a.RDMARead = false
 			return a
@@ -1238,18 +1239,18 @@ var mutants = []mutant{
 			return other.Endpoint.PostSend(s)
 		})},
 	{name: "one failure ends all", rules: []string{"isolation/failure"}, end: func(e *faultyEnd) {
-		e.rdma = func(op provider.Op, r provider.RDMA) error {
+		e.On.RDMA = func(op provider.Op, r provider.RDMA) error {
 			if r.Offset != 0 {
 				e.mu.Lock()
 				other := e.ends[0]
 				e.mu.Unlock()
 				other.Endpoint.Close()
 			}
-			return e.pass(op, r)
+			return e.PassRDMA(op, r)
 		}
 	}},
 	{name: "allocates", shows: "allocations", rules: []string{"cost/allocations"}, end: func(e *faultyEnd) {
-		e.postSend = func(s provider.Send) error {
+		e.On.PostSend = func(s provider.Send) error {
 			b := make([]byte, 64)
 			sink.Store(&b)
 			return e.Endpoint.PostSend(s)
@@ -1270,7 +1271,7 @@ func (s spin) Spin() bool { return s() }
 
 // spinning gives e the extension.
 func spinning(e *faultyEnd, s spin) {
-	e.extension = func(id provider.GUID) (any, error) {
+	e.On.Extension = func(id provider.GUID) (any, error) {
 		if id == provider.GUIDSpinner {
 			return s, nil
 		}
@@ -1313,11 +1314,11 @@ func (s *sleeper) Interrupt() {
 
 func sleeping(e *faultyEnd, s *sleeper) {
 	s.closed = make(chan struct{})
-	e.close = sync.OnceValue(func() error {
+	e.On.Close = sync.OnceValue(func() error {
 		close(s.closed)
 		return e.Endpoint.Close()
 	})
-	e.extension = func(id provider.GUID) (any, error) {
+	e.On.Extension = func(id provider.GUID) (any, error) {
 		if id == provider.GUIDSleeper {
 			return s, nil
 		}

@@ -75,7 +75,7 @@ type rule struct {
 // groups are all rules, in the order in which they build upon each other.
 var groups = [][]rule{
 	providerRules, connectRules, listenRules, messageRules, queueRules, localRules, rdmaRules, regionRules,
-	protectRules, wakeRules, closeRules, extensionRules, isolationRules, costRules,
+	appendRules, protectRules, wakeRules, closeRules, extensionRules, isolationRules, costRules,
 }
 
 func every(do func(*rule)) {

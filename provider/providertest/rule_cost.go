@@ -8,7 +8,7 @@ import (
 )
 
 var costRules = []rule{
-	{Rule{"cost/allocations", "Operations, polling and arming do not allocate. (May be waived, for example for cgo.)"},
+	{Rule{"cost/allocations", "Operations, polling, arming and appending do not allocate. (May be waived, for example for cgo.)"},
 		provesNoAllocations},
 }
 
@@ -18,6 +18,7 @@ func provesNoAllocations(x *rig) {
 		recv := to.register(x.mem(to, "receive", size))
 		target := to.expose(x.mem(to, "target", size), provider.RightWrite)
 		src := from.scratch(size)
+		app := from.appender()
 		limit := time.NewTimer(x.Wait)
 		defer limit.Stop()
 		var buf [8]provider.Completion
@@ -59,6 +60,14 @@ func provesNoAllocations(x *rig) {
 				must(to.ep.PostRecv(provider.Recv{Context: 1, Buffer: whole(recv)}))
 				must(from.ep.PostSend(provider.Send{Context: 4, Inline: [2][]byte{src.Bytes[:8], src.Bytes[8:]}}))
 				take(to, 1)
+				if app != nil {
+					must(to.ep.PostRecv(provider.Recv{Context: 1, Buffer: whole(recv)}))
+					must(from.ep.PostSend(provider.Send{Context: 5, Inline: [2][]byte{src.Bytes[:8]}, Open: true}))
+					app.Append(src.Bytes[8:16])
+					app.Unread(true)
+					take(to, 1)
+					app.Unread(false)
+				}
 			}
 		}
 		rounds := uint64(max(20, min(100, x.Rounds)))

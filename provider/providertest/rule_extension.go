@@ -15,6 +15,8 @@ var extensionRules = []rule{
 		provesSpinner},
 	{Rule{"extension/sleeper", "GUIDSleeper is a Sleeper, or unsupported. Sleep ends when a message arrives, when interrupted, and on Close."},
 		provesSleeper},
+	{Rule{"extension/appender", "GUIDAppender is an Appender, or unsupported. Unread may be called at any time, and changes nothing here."},
+		provesAppender},
 }
 
 func (e *end) unsupported(id provider.GUID) {
@@ -32,7 +34,7 @@ func provesUnknownExtension(x *rig) {
 	for _, e := range []*end{a, b} {
 		e.unsupported(provider.GUID{})
 		for _, known := range []provider.GUID{provider.GUIDRDMARead, provider.GUIDCacheCallback, provider.GUIDSpinner,
-			provider.GUIDSleeper} {
+			provider.GUIDSleeper, provider.GUIDAppender} {
 			for i := range known {
 				id := known
 				id[i] ^= 0x10
@@ -113,6 +115,32 @@ func provesSpinner(x *rig) {
 		to.staysAt("after Spin, not armed", 1)
 		to.close()
 		spin()
+	})
+}
+
+func provesAppender(x *rig) {
+	x.eachWay(func(from, to *end) {
+		a := from.appender()
+		if a == nil {
+			from.unsupported(provider.GUIDAppender)
+			return
+		}
+		a.Unread(false)
+		r, dst := to.hear(64)
+		from.opened([]byte{1})
+		a.Unread(true)
+		from.appends(a, []byte{2}) // else it would be of no use
+		a.Unread(true)
+		to.arrives(r, dst, []byte{1, 2})
+		to.hear(64)
+		from.opened([]byte{3})
+		from.close()
+		a.Unread(true)
+		a.Unread(false)
+		to.gone()
+		if c := to.log[len(to.log)-1]; c.Status != provider.StatusDisconnected {
+			x.errorf("%s: %s, though the peer has closed", to.name, describe(c))
+		}
 	})
 }
 

@@ -67,7 +67,7 @@ func aborted(r provider.RDMA) provider.Completion {
 // tolerated are not mistakes. Their rules are waived.
 var tolerated = []mutant{
 	{name: "refused writes complete as successes", end: func(e *faultyEnd) {
-		e.see = func(c *provider.Completion) bool {
+		e.On.See = func(c *provider.Completion) bool {
 			if c.Op == provider.OpWrite && c.Status == provider.StatusAccess {
 				c.Status = provider.StatusOK
 			}
@@ -75,7 +75,7 @@ var tolerated = []mutant{
 		}
 	}},
 	{name: "refused accesses are aborted", end: func(e *faultyEnd) {
-		e.see = func(c *provider.Completion) bool {
+		e.On.See = func(c *provider.Completion) bool {
 			if c.Status == provider.StatusAccess && c.Op != provider.OpDisconnect {
 				c.Status = provider.StatusAborted
 			}
@@ -83,15 +83,15 @@ var tolerated = []mutant{
 		}
 	}},
 	{name: "refused accesses spare the connection", rules: races, end: func(e *faultyEnd) {
-		e.rdma = func(op provider.Op, r provider.RDMA) error {
+		e.On.RDMA = func(op provider.Op, r provider.RDMA) error {
 			p := e.peer()
 			x := e.find(func(x *exposure) bool {
 				return x.Descriptor == r.Remote && x.owner == p && x.rights&needs(op) != 0 && !x.gone
 			})
-			if p == nil || p.closed.Load() || e.closed.Load() || inside(x, r) != nil || len(r.Local.Bytes) > e.Attributes().MaxRDMA {
-				return e.pass(op, r)
+			if p == nil || p.Closed() || e.Closed() || inside(x, r) != nil || len(r.Local.Bytes) > e.Attributes().MaxRDMA {
+				return e.PassRDMA(op, r)
 			}
-			e.inject(provider.Completion{Context: r.Context, Op: op, Status: provider.StatusAccess})
+			e.Inject(provider.Completion{Context: r.Context, Op: op, Status: provider.StatusAccess})
 			return nil
 		}
 	}},
@@ -99,65 +99,65 @@ var tolerated = []mutant{
 		var mu sync.Mutex
 		var waiting []provider.RDMA
 		over := false // OpDisconnect has come
-		e.see = func(c *provider.Completion) bool {
+		e.On.See = func(c *provider.Completion) bool {
 			if c.Op != provider.OpDisconnect {
 				return true
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			over = true
-			e.qmu.Lock()
-			defer e.qmu.Unlock()
+			e.Mu.Lock()
+			defer e.Mu.Unlock()
 			for _, r := range waiting {
-				e.extra = append(e.extra, aborted(r))
+				e.Extra = append(e.Extra, aborted(r))
 			}
 			waiting = nil
-			e.extra = append(e.extra, *c)
+			e.Extra = append(e.Extra, *c)
 			return false
 		}
 		flush := func() {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, r := range waiting {
-				if err := e.pass(provider.OpRead, r); err != nil {
-					e.inject(aborted(r))
+				if err := e.PassRDMA(provider.OpRead, r); err != nil {
+					e.Inject(aborted(r))
 				}
 			}
 			waiting = nil
 		}
-		e.rdma = func(op provider.Op, r provider.RDMA) error {
+		e.On.RDMA = func(op provider.Op, r provider.RDMA) error {
 			p := e.peer()
 			if op == provider.OpWrite || p == nil || len(r.Local.Bytes) > e.Attributes().MaxRDMA {
-				return e.pass(op, r)
+				return e.PassRDMA(op, r)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if over || e.closed.Load() || len(waiting) == e.Attributes().MaxRDMAs {
-				return e.pass(op, r)
+			if over || e.Closed() || len(waiting) == e.Attributes().MaxRDMAs {
+				return e.PassRDMA(op, r)
 			}
 			waiting = append(waiting, r)
-			p.qmu.Lock()
+			p.Mu.Lock()
 			p.look = flush
-			p.qmu.Unlock()
+			p.Mu.Unlock()
 			return nil
 		}
-		e.poll = func(c []provider.Completion) int {
-			e.qmu.Lock()
+		e.On.Poll = func(c []provider.Completion) int {
+			e.Mu.Lock()
 			look := e.look
-			e.qmu.Unlock()
+			e.Mu.Unlock()
 			if look != nil {
 				look()
 			}
-			return e.polled(c)
+			return e.PassPoll(c)
 		}
-		e.close = func() error {
+		e.On.Close = func() error {
 			flush()
 			if e.look != nil {
 				e.look()
 			}
 			return e.Endpoint.Close()
 		}
-		e.deregister = func(h provider.Handle) error {
+		e.On.Deregister = func(h provider.Handle) error {
 			flush()
 			if e.look != nil {
 				e.look()
@@ -168,7 +168,7 @@ var tolerated = []mutant{
 	{name: "registration of local memory, small limits", conf: emu.Config{LocalRegistration: true, MaxMessage: 512, MaxInline: -1,
 		MaxRDMA: 5000, MaxRecvs: 16, MaxSends: 2, MaxRDMAs: 2}},
 	{name: "solicited messages cannot be told apart", rules: []string{"wake/unsolicited"}, end: func(e *faultyEnd) {
-		e.arm = func(w provider.Wake) bool {
+		e.On.Arm = func(w provider.Wake) bool {
 			if w == provider.WakeSolicited {
 				w = provider.WakeAny
 			}

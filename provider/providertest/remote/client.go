@@ -286,7 +286,7 @@ func (e *endpoint) PostRecv(r provider.Recv) error {
 
 func (e *endpoint) PostSend(s provider.Send) error {
 	return e.do(&message{
-		Call: callSend, Context: s.Context, Memory: e.segment(s.Local), Inline: s.Inline, Solicited: s.Solicited,
+		Call: callSend, Context: s.Context, Memory: e.segment(s.Local), Inline: s.Inline, Solicited: s.Solicited, Open: s.Open,
 	}).Failure.err()
 }
 
@@ -324,6 +324,8 @@ func (e *endpoint) Extension(id provider.GUID) (any, error) {
 		return provider.CacheInvalidator(invalidator{e}), a.Failure.err()
 	case extensionSpinner:
 		return provider.Spinner(spinner{e}), a.Failure.err()
+	case extensionAppender:
+		return provider.Appender(appender{e}), a.Failure.err()
 	}
 	return struct{}{}, a.Failure.err()
 }
@@ -343,3 +345,9 @@ func (i invalidator) InvalidateCache(b []byte) {
 type spinner struct{ *endpoint }
 
 func (s spinner) Spin() bool { return s.do(&message{Call: callSpin}).Ready }
+
+type appender struct{ *endpoint }
+
+func (a appender) Append(b []byte) bool { return a.do(&message{Call: callAppend, Data: b}).Ready }
+
+func (a appender) Unread(unread bool) { a.do(&message{Call: callUnread, Unread: unread}) }

@@ -39,6 +39,8 @@ const (
 	callExtension
 	callInvalidate
 	callSpin
+	callAppend
+	callUnread
 	callClose
 	callCancel // the context of another call has ended; no answer
 	callWake   // the wake function was called; from the server, without a call
@@ -61,6 +63,9 @@ type message struct {
 	Context       uint64
 	Offset        uint64
 	Solicited     bool
+	Open          bool
+	Data          []byte // to be appended
+	Unread        bool
 	Inline        [2][]byte
 	Wake          provider.Wake
 	GUID          provider.GUID
@@ -99,6 +104,7 @@ const (
 	extensionRead
 	extensionCache
 	extensionSpinner
+	extensionAppender
 	extensionOther
 )
 

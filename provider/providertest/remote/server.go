@@ -233,7 +233,7 @@ func (e *served) answer(s *server, m *message) *message {
 		return failed(e.PostRecv(provider.Recv{Context: m.Context, Buffer: rdma.Local}))
 	case callSend:
 		return failed(e.PostSend(provider.Send{
-			Context: m.Context, Local: rdma.Local, Inline: m.Inline, Solicited: m.Solicited,
+			Context: m.Context, Local: rdma.Local, Inline: m.Inline, Solicited: m.Solicited, Open: m.Open,
 		}))
 	case callWrite:
 		return failed(e.PostWrite(rdma))
@@ -250,6 +250,7 @@ func (e *served) answer(s *server, m *message) *message {
 		_, read := x.(provider.RDMAReader)
 		_, cache := x.(provider.CacheInvalidator)
 		_, spin := x.(provider.Spinner)
+		_, grows := x.(provider.Appender)
 		switch { // one value may be all of them
 		case x == nil:
 		case read && m.GUID == provider.GUIDRDMARead:
@@ -258,6 +259,8 @@ func (e *served) answer(s *server, m *message) *message {
 			a.Kind = extensionCache
 		case spin && m.GUID == provider.GUIDSpinner:
 			a.Kind = extensionSpinner
+		case grows && m.GUID == provider.GUIDAppender:
+			a.Kind = extensionAppender
 		default:
 			a.Kind = extensionOther
 		}
@@ -267,6 +270,11 @@ func (e *served) answer(s *server, m *message) *message {
 		return &message{}
 	case callSpin:
 		return &message{Ready: find[provider.Spinner](e, provider.GUIDSpinner).Spin()}
+	case callAppend:
+		return &message{Ready: find[provider.Appender](e, provider.GUIDAppender).Append(m.Data)}
+	case callUnread:
+		find[provider.Appender](e, provider.GUIDAppender).Unread(m.Unread)
+		return &message{}
 	case callClose:
 		return failed(e.Close())
 	}
