@@ -266,7 +266,7 @@ func stopped(what string, n int, sizes ...int) endCase {
 }
 
 // TestEndsBeforeAccept: a process ends that has not accepted a connection. The dialer sees a reset,
-// and then that nobody listens.
+// whether it has written or not, and then that nobody listens.
 func TestEndsBeforeAccept(t *testing.T) {
 	for _, p := range endPaths {
 		if !p.process {
@@ -274,27 +274,35 @@ func TestEndsBeforeAccept(t *testing.T) {
 		}
 		t.Run(p.name, func(t *testing.T) {
 			for _, way := range deaths {
-				t.Run(string(way), func(t *testing.T) {
-					w := newWitness(t, p, way)
-					end := openEnd(w, p.name)
-					w.startAct(act{Case: listensName, Path: p.name, Way: way})
-					address := soon(t, w.words)[1]
-					c, err := end.connect(nil, p.network, address)
-					require.NoError(t, err)
-					w.tidy(c)
-					w.conn = c.(conn)
-					w.writes(8, nil)
-					w.goOn()
-					w.reads(1, 0, syscall.ECONNRESET)
-					w.reads(1, 0, io.EOF)
-					w.writes(1, syscall.EPIPE)
-					w.gone()
-					_, err = end.connect(nil, p.network, address)
-					assert.ErrorIs(t, err, syscall.ECONNREFUSED)
-				})
+				t.Run(string(way), func(t *testing.T) { endBeforeAccept(t, p, way) })
 			}
 		})
 	}
+}
+
+func endBeforeAccept(t *testing.T, p endPath, way way) {
+	w := newWitness(t, p, way)
+	end := openEnd(w, p.name)
+	w.startAct(act{Case: listensName, Path: p.name, Way: way})
+	address := soon(t, w.words)[1]
+	for range 2 {
+		c, err := end.connect(nil, p.network, address)
+		require.NoError(t, err)
+		w.tidy(c)
+		w.conns = append(w.conns, c.(conn))
+	}
+	w.conn = w.conns[0]
+	w.writes(8, nil)
+	w.goOn()
+	for _, c := range w.conns {
+		w.conn = c
+		w.reads(1, 0, syscall.ECONNRESET)
+		w.reads(1, 0, io.EOF)
+		w.writes(1, syscall.EPIPE)
+	}
+	w.gone()
+	_, err := end.connect(nil, p.network, address)
+	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
 // listensName is the case of an actor that does not accept.
