@@ -15,7 +15,6 @@ import (
 	"sansock/emu"
 	"sansock/provider"
 	"sansock/sannet"
-	sanswitch "sansock/switch"
 )
 
 // Env is the environment variable that names the path to test. Without it all are tested.
@@ -93,7 +92,7 @@ func run(path string) int {
 // Want is the Info, as a string, of a connection in this process that does not go to Listen.
 func Want() string {
 	if os.Getenv(Env) == TCP {
-		return "tcp: " + sanswitch.ReasonDisabled.String()
+		return "tcp: " + sannet.ReasonDisabled.String()
 	}
 	return "san via emu"
 }
@@ -108,13 +107,13 @@ func Check(t testing.TB, c net.Conn) {
 // CheckInfo is Check for who has no more than what InfoOf has said.
 func CheckInfo(t testing.TB, info sannet.Info, ok bool) {
 	t.Helper()
-	want := sanswitch.PathSAN
+	want := sannet.PathSAN
 	if path := os.Getenv(Env); path == TCP || path == Fallback {
-		want = sanswitch.PathTCP
+		want = sannet.PathTCP
 	}
 	made.Add(1)
-	if ok && want == sanswitch.PathSAN &&
-		(info.Reason == sanswitch.ReasonRaceLost || info.Reason == sanswitch.ReasonPlainClient) {
+	if ok && want == sannet.PathSAN &&
+		(info.Reason == sannet.ReasonRaceLost || info.Reason == sannet.ReasonPlainClient) {
 		lost.Add(1)
 		return
 	}
@@ -129,7 +128,7 @@ func Listen(t testing.TB) net.Listener {
 	var lc sannet.ListenConfig
 	switch os.Getenv(Env) {
 	case Fallback:
-		lc.Switch = sanswitch.New(sanswitch.Config{})
+		lc.Switch = sannet.New(sannet.Config{})
 		t.Cleanup(func() { lc.Switch.Close() })
 	case Across:
 		// A fabric of the listener's own: that of the process's default switch does not find it in the process.
@@ -137,7 +136,7 @@ func Listen(t testing.TB) net.Listener {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lc.Switch = sanswitch.New(sanswitch.Config{Providers: []provider.Provider{p}})
+		lc.Switch = sannet.New(sannet.Config{Providers: []provider.Provider{p}})
 		t.Cleanup(func() { lc.Switch.Close() })
 	}
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
