@@ -15,6 +15,7 @@ import (
 	"sansock/emu"
 	"sansock/provider"
 	"sansock/sannet"
+	sanswitch "sansock/switch"
 )
 
 // Env is the environment variable that names the path to test. Without it all are tested.
@@ -128,7 +129,7 @@ func Listen(t testing.TB) net.Listener {
 	var lc sannet.ListenConfig
 	switch os.Getenv(Env) {
 	case Fallback:
-		lc.Switch = sannet.New(sannet.Config{})
+		lc.Switch = sanswitch.New(sanswitch.Config{})
 		t.Cleanup(func() { lc.Switch.Close() })
 	case Across:
 		// A fabric of the listener's own: that of the process's default switch does not find it in the process.
@@ -136,7 +137,7 @@ func Listen(t testing.TB) net.Listener {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lc.Switch = sannet.New(sannet.Config{Providers: []provider.Provider{p}})
+		lc.Switch = sanswitch.New(sanswitch.Config{Providers: []provider.Provider{p}})
 		t.Cleanup(func() { lc.Switch.Close() })
 	}
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
