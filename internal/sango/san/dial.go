@@ -28,7 +28,7 @@ type Request struct {
 
 // tcpLeg is a connection that Request.TCP has made, for the switch.
 type tcpLeg struct {
-	net.Conn // nil
+	net.Conn // nil: nobody asks for more than to close it
 	c        io.Closer
 }
 

@@ -44,6 +44,9 @@ type UnixListening interface {
 // UnixConn is a connection over a Unix socket.
 type UnixConn struct{ UnixSocket }
 
+// RemoteAddr panics.
+func (c *UnixConn) RemoteAddr() Addr { panic(unused) }
+
 // ReadMsgUnix reads a message.
 func (c *UnixConn) ReadMsgUnix(b, oob []byte) (n, oobn, flags int, addr *UnixAddr, err error) {
 	n, oobn, flags, err = c.ReadMsg(b, oob)
@@ -82,6 +85,44 @@ func ListenUnix(network string, a *UnixAddr) (*UnixListener, error) {
 // IP is an address.
 type IP []byte
 
+// Addresses that the real package has, too.
+var (
+	IPv4zero        = IP(netip.IPv4Unspecified().AsSlice())
+	IPv6unspecified = IP(netip.IPv6Unspecified().AsSlice())
+)
+
+// IPv4len is the length of an address of IPv4.
+const IPv4len = 4
+
+// addr returns the address, in the form of IPv4 where it has one.
+func (ip IP) addr() netip.Addr {
+	a, _ := netip.AddrFromSlice(ip)
+	return a.Unmap()
+}
+
+// To4 returns an address of IPv4 in four bytes, nil if it is none.
+func (ip IP) To4() IP {
+	if a := ip.addr(); a.Is4() {
+		return a.AsSlice()
+	}
+	return nil
+}
+
+// Equal reports whether both are the same address.
+func (ip IP) Equal(x IP) bool { return ip.addr() == x.addr() }
+
+// IsUnspecified reports whether the address is that of no host.
+func (ip IP) IsUnspecified() bool { return ip.addr().IsValid() && ip.addr().IsUnspecified() }
+
+// IsLinkLocalUnicast reports whether the address needs a zone.
+func (ip IP) IsLinkLocalUnicast() bool { return ip.addr().IsLinkLocalUnicast() }
+
+// IPAddr is an address with its zone.
+type IPAddr struct {
+	IP   IP
+	Zone string
+}
+
 // IPNet is the address of an interface.
 type IPNet struct{ IP IP }
 
@@ -108,7 +149,10 @@ type Addr interface {
 }
 
 // Conn is a connection over TCP, of which no more is asked here.
-type Conn interface{ Close() error }
+type Conn interface {
+	Close() error
+	RemoteAddr() Addr
+}
 
 // TCPConn is no connection of this process: the real package has these.
 type TCPConn struct{ Conn }
@@ -169,6 +213,7 @@ func (e *AddrError) Error() string { return "address " + e.Addr + ": " + e.Err }
 // Dialer dials Unix sockets.
 type Dialer struct {
 	Timeout        time.Duration
+	FallbackDelay  time.Duration
 	Deadline       time.Time
 	LocalAddr      Addr
 	Resolver       *Resolver
@@ -196,20 +241,12 @@ type KeepAliveConfig struct {
 	Count          int
 }
 
-// To4 returns an address of IPv4 in four bytes, nil if it is none.
-func (ip IP) To4() IP {
-	if a, _ := netip.AddrFromSlice(ip); a.Unmap().Is4() {
-		return a.Unmap().AsSlice()
-	}
-	return nil
-}
-
 // ListenConfig listens nowhere.
 type ListenConfig struct {
 	Control func(network, address string, c syscall.RawConn) error
 }
 
-const unused = "sango: package net listens, and looks names up, by itself"
+const unused = "sango: package net listens, looks names up, and tells addresses by itself"
 
 // Listen panics.
 func (lc *ListenConfig) Listen(context.Context, string, string) (Listener, error) { panic(unused) }
@@ -223,8 +260,11 @@ var DefaultResolver = new(Resolver)
 // LookupPort panics.
 func (r *Resolver) LookupPort(context.Context, string, string) (int, error) { panic(unused) }
 
-// LookupNetIP panics.
-func (r *Resolver) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) { panic(unused) }
+// LookupIP panics.
+func (r *Resolver) LookupIP(context.Context, string, string) ([]IP, error) { panic(unused) }
+
+// LookupIPAddr panics.
+func (r *Resolver) LookupIPAddr(context.Context, string) ([]IPAddr, error) { panic(unused) }
 
 // SplitHostPort splits addresses that are literal.
 func SplitHostPort(s string) (host, port string, err error) {
