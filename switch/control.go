@@ -15,8 +15,9 @@ import (
 // has it called, with a socket that is not connected; a connection over TCP then uses that. A nil
 // control is that of a dial without such a function.
 type control struct {
-	six  bool // the socket is one of IPv6
-	call func(c syscall.RawConn) error
+	ctx              context.Context // that of the dial
+	d                *net.Dialer
+	network, address string // as the function is told
 
 	once    sync.Once
 	verdict verdict
@@ -60,16 +61,19 @@ func newControl(ctx context.Context, d *net.Dialer, tcp string, dst destination)
 	if !hasControl(d) {
 		return nil
 	}
-	six, network, address := isIPv6(d, tcp, dst), "tcp4", dst.shown.String()
-	if six {
+	network := "tcp4"
+	if isIPv6(d, tcp, dst) {
 		network = "tcp6"
 	}
-	return &control{six: six, call: func(c syscall.RawConn) error {
-		if d.ControlContext != nil {
-			return d.ControlContext(ctx, network, address, c)
-		}
-		return d.Control(network, address, c)
-	}}
+	return &control{ctx: ctx, d: d, network: network, address: dst.shown.String()}
+}
+
+// call calls the function.
+func (c *control) call(network, address string, rc syscall.RawConn) error {
+	if c.d.ControlContext != nil {
+		return c.d.ControlContext(c.ctx, network, address, rc)
+	}
+	return c.d.Control(network, address, rc)
 }
 
 // isIPv6 reports whether net makes a socket of IPv6 for a dial to dst.
@@ -104,7 +108,9 @@ func (c *control) probe() {
 		c.verdict.err = context.Canceled // which nobody hears
 		return
 	}
-	s, ch, err := probe.Dial(c.six, c.call)
+	s, ch, err := probe.Dial(c.network == "tcp6", func(rc syscall.RawConn) error {
+		return c.call(c.network, c.address, rc)
+	})
 	if err != nil {
 		c.verdict.err = err
 		return
@@ -151,7 +157,10 @@ func (c *control) dialer(d *net.Dialer) *net.Dialer {
 	}
 	again := *d
 	again.Control = nil
-	again.ControlContext = func(_ context.Context, _, _ string, rc syscall.RawConn) error {
+	again.ControlContext = func(_ context.Context, network, address string, rc syscall.RawConn) error {
+		if network != c.network || address != c.address {
+			return c.call(network, address, rc) // net dials 0.0.0.0 where :: has failed
+		}
 		return c.adopt(rc)
 	}
 	return &again
@@ -172,7 +181,7 @@ func (c *control) adopt(rc syscall.RawConn) error {
 	if ok, err := s.Adopt(rc); ok {
 		return err
 	}
-	return c.call(rc)
+	return c.call(c.network, c.address, rc)
 }
 
 // close ends the use of the socket, if it was not adopted.

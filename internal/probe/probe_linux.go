@@ -71,7 +71,8 @@ func open(six bool) (int, error) {
 }
 
 // Adopt puts the socket in the place of that of c, which is closed, unless one has been adopted
-// before: then ok is false. c needs to be as new as the socket was.
+// before, or that of c is of another kind, as for Multipath TCP: then ok is false. c needs to be
+// as new as the socket was.
 func (s *Socket) Adopt(c syscall.RawConn) (ok bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,14 +80,25 @@ func (s *Socket) Adopt(c syscall.RawConn) (ok bool, err error) {
 		return false, nil
 	}
 	cerr := c.Control(func(fd uintptr) {
-		err = os.NewSyscallError("dup3", unix.Dup3(s.fd, int(fd), unix.O_CLOEXEC))
+		if ok = kindOf(int(fd)) == kindOf(s.fd); ok {
+			err = os.NewSyscallError("dup3", unix.Dup3(s.fd, int(fd), unix.O_CLOEXEC))
+		}
 	})
 	unix.Close(s.fd)
 	s.fd = -1
 	if cerr != nil {
-		err = cerr
+		return true, cerr
 	}
-	return true, err
+	return ok, err
+}
+
+// kind is what a socket is for.
+type kind struct{ family, protocol int }
+
+func kindOf(fd int) (k kind) {
+	k.family, _ = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	k.protocol, _ = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL)
+	return k
 }
 
 // Close closes the socket, unless it was adopted.

@@ -106,6 +106,29 @@ func TestAdopt(t *testing.T) {
 	assert.NoError(t, err)
 }
 
+// A socket of another kind is not replaced: a net.Dialer would fail to connect it.
+func TestAdoptOther(t *testing.T) {
+	s, _, err := Dial(false, func(syscall.RawConn) error { return nil })
+	require.NoError(t, err)
+	defer s.Close()
+	l, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer l.Close()
+	called := false
+	d := net.Dialer{ControlContext: func(_ context.Context, _, _ string, c syscall.RawConn) error {
+		called = true
+		ok, err := s.Adopt(c)
+		assert.False(t, ok)
+		return err
+	}}
+	c, err := d.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	assert.True(t, called)
+	c.Close()
+}
+
 func TestListener(t *testing.T) {
 	for _, c := range []struct {
 		name    string
