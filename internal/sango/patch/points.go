@@ -63,6 +63,7 @@ var uses = map[string]string{
 	"fileListener":                  "func(*os.File) (Listener, error)",
 	"newTCPConn": "func(*netFD, time.Duration, KeepAliveConfig, func(*netFD), func(KeepAliveConfig)) " +
 		"*TCPConn",
+	"favoriteAddrFamily":   "func(string, sockaddr, sockaddr, string) (int, bool)",
 	"newRawConn":           "func(*netFD) *rawConn",
 	"newRawListener":       "func(*netFD) *rawListener",
 	"wrapSyscallError":     "func(string, error) error",

@@ -102,6 +102,24 @@ func TestControlOnceForTCP(t *testing.T) {
 	equal(t, calls.Load(), 1)
 }
 
+// The socket is of the kind that net makes: one of IPv6 to dial IPv4 with, in this case.
+func TestControlFromAnyAddress(t *testing.T) {
+	l := listen(t)
+	var calls atomic.Int32
+	set := setter(syscall.SOL_SOCKET, syscall.SO_PRIORITY, 2)
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv6unspecified}}
+	d.Control = func(network, address string, c syscall.RawConn) error {
+		calls.Add(1)
+		equal(t, network, "tcp6")
+		return set(network, address, c)
+	}
+	c := must[net.Conn](t)(d.Dial("tcp", l.Addr().String())).(*net.TCPConn)
+	defer c.Close()
+	overTCP(t, c, "SO_PRIORITY")
+	equal(t, calls.Load(), 1)
+	equal(t, option(t, c, syscall.SOL_SOCKET, syscall.SO_PRIORITY), 2)
+}
+
 // With KeepAlive -1 net leaves keep-alive to the function, as grpc-go has it.
 func TestControlKeepAlive(t *testing.T) {
 	l := listen(t)

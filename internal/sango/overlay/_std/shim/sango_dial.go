@@ -26,7 +26,8 @@ func (sd *sysDialer) doDialTCPProto(ctx context.Context, laddr, raddr *TCPAddr, 
 		}
 		return c, err
 	}
-	req := san.Request{Local: local, Remote: remote, Six: remote.Addr().Is6()}
+	family, _ := favoriteAddrFamily(sd.network, laddr, raddr, "dial")
+	req := san.Request{Local: local, Remote: remote, Six: family == syscall.AF_INET6}
 	req.Control = sd.sangoControl(raddr, req.Six)
 	type control = func(context.Context, syscall.RawConn) error
 	req.TCP = func(ctx context.Context, control control) (io.Closer, error) {
