@@ -15,9 +15,10 @@ import (
 // has it called, with a socket that is not connected; a connection over TCP then uses that. A nil
 // control is that of a dial without such a function.
 type control struct {
-	ctx              context.Context // that of the dial
-	d                *net.Dialer
-	network, address string // as the function is told
+	ctx     context.Context // that of the dial
+	d       *net.Dialer
+	network string // as the function is told, like the address
+	address string
 
 	once    sync.Once
 	verdict verdict

@@ -7,8 +7,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 
 	"sansock/internal/sango/overlay"
 )
@@ -103,7 +103,7 @@ func run(t *toolchain, args []string) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = t.env()
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	signal.Notify(signals, append(terminal, others...)...)
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
 		return err
@@ -114,7 +114,7 @@ func run(t *toolchain, args []string) error {
 		for {
 			select {
 			case s := <-signals:
-				if s != os.Interrupt && s != syscall.SIGQUIT { // those of a terminal it gets as well
+				if !slices.Contains(terminal, s) {
 					cmd.Process.Signal(s)
 				}
 			case <-over:

@@ -5,6 +5,13 @@ package main
 import (
 	"os"
 	"os/exec"
+	"syscall"
+)
+
+// Signals that end the go command: those of a terminal, which it gets as well, and others.
+var (
+	terminal = []os.Signal{os.Interrupt}
+	others   = []os.Signal{syscall.SIGTERM}
 )
 
 // become runs a program, and ends as it does.
