@@ -195,7 +195,7 @@ func (l *line) emit(h header, fixed int, body []byte, solicited bool) {
 		l.inFlight++
 	}
 	l.open = false
-	l.postSend(&s)
+	l.postSend(s)
 }
 
 // extend adds p to the last message, if that is possible.
@@ -208,17 +208,22 @@ func (l *line) extend(p []byte) bool {
 }
 
 // postSend posts a message whose slot, if it has one, is in flight.
-func (l *line) postSend(s *provider.Send) {
-	err := l.ep.PostSend(*s)
-	switch {
-	case err == nil:
+func (l *line) postSend(s provider.Send) {
+	if err := l.ep.PostSend(s); err == nil {
 		l.sent++
-	case provider.StatusOf(err) == provider.StatusQueueFull:
-		l.postpone(*s)
-	default:
-		l.sendDone(s.Context) // there will be no completion
-		l.sendFailed(err)
+	} else {
+		l.notSent(s, err)
 	}
+}
+
+// notSent acts on the error of a post.
+func (l *line) notSent(s provider.Send, err error) {
+	if provider.StatusOf(err) == provider.StatusQueueFull {
+		l.postpone(s)
+		return
+	}
+	l.sendDone(s.Context) // there will be no completion
+	l.sendFailed(err)
 }
 
 // postpone keeps a message for which the provider has no room at the moment. No other leaves before it: whether one
@@ -235,7 +240,7 @@ func (l *line) postLate() bool {
 	if l.late == nil {
 		return true
 	}
-	s := l.late
+	s := *l.late
 	l.late = nil
 	l.postSend(s)
 	return l.late == nil
@@ -299,7 +304,7 @@ func (l *line) postBuffer(r provider.Region, n int) bool {
 	l.win.use()
 	l.inFlight++
 	l.buffer, l.open = bufferOut, false
-	l.postSend(&provider.Send{Context: bufferContext, Local: r.Segment(0, headerSize+n)})
+	l.postSend(provider.Send{Context: bufferContext, Local: r.Segment(0, headerSize+n)})
 	if l.fault != nil || l.state != lineUp {
 		l.buffer = bufferNone
 		return false
