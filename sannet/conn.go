@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"sansock/internal/bubble"
 	"sansock/session"
 	sanswitch "sansock/switch"
 )
@@ -45,10 +46,15 @@ func newConn(network string, s *session.Conn, route sanswitch.Route) *Conn {
 	return c
 }
 
-// takes has c use s, and close it where the program forgets c, as the finalizer of a socket would. Nothing in s refers to c, whose
-// methods need c after every call of the session's, for the error that it may return.
+// takes has c use s, and close it where the program forgets c, as the finalizer of a socket
+// would. Nothing in s refers to c, whose methods need c after every call of the session's, for
+// the error that it may return. A bubble of testing/synctest ends with all that is in it, and
+// cannot be reached from outside.
 func (c *Conn) takes(s *session.Conn) {
 	c.s.Store(s)
+	if bubble.ID() != 0 {
+		return
+	}
 	c.cleanup = runtime.AddCleanup(c, func(s *session.Conn) { go s.Close() }, s) // it may wait
 }
 

@@ -9,10 +9,12 @@ import (
 	sanswitch "sansock/switch"
 )
 
-// Dial connects to the address on the named network. It is net.Dial for networks that are not TCP. For "tcp", "tcp4"
-// and "tcp6" it connects over a SAN where one reaches the address and the peer listens on it, and over TCP
-// otherwise; the connection is then a *Conn or a *net.TCPConn. The networks "san", "san4" and "san6" are over the SAN
-// or fail. Errors are those of net.Dial.
+// Dial connects to the address on the named network. It is net.Dial for networks that are not
+// TCP. For "tcp", "tcp4" and "tcp6" it connects over a SAN where one reaches the address and the
+// peer listens on it, and over TCP otherwise; the connection is then a *Conn or a *net.TCPConn.
+// Of a name, which is looked up once, every address is asked over the SAN, in net's order, before
+// TCP is the answer. The networks "san", "san4" and "san6" are over the SAN or fail. Errors are
+// those of net.Dial.
 func Dial(network, address string) (net.Conn, error) {
 	return new(Dialer).Dial(network, address)
 }
@@ -23,8 +25,8 @@ func DialTimeout(network, address string, timeout time.Duration) (net.Conn, erro
 	return d.Dial(network, address)
 }
 
-// DialContext is Dial with a context, which bounds the dialing and not the connection. It fits
-// http.Transport.DialContext.
+// DialContext is Dial with a context, which bounds the dialing and not the connection. The hooks
+// of net/http/httptrace in it are called as by net. For an http.Transport, see package sanhttp.
 func DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	return new(Dialer).DialContext(ctx, network, address)
 }

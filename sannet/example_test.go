@@ -16,6 +16,7 @@ import (
 
 	"sansock/emu"
 	"sansock/provider"
+	"sansock/sanhttp"
 	"sansock/sannet"
 	sanswitch "sansock/switch"
 )
@@ -69,7 +70,7 @@ func ExampleInfoOf() {
 }
 
 // A web server that takes SAN and TCP connections on one port, and a client that prefers the SAN.
-func ExampleDialContext_http() {
+func Example_http() {
 	l, err := sannet.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		log.Fatal(err)
@@ -80,10 +81,8 @@ func ExampleDialContext_http() {
 	go srv.Serve(l)
 	defer srv.Shutdown(context.Background())
 
-	transport := &http.Transport{DialContext: sannet.DialContext}
-	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport}
-	r, err := client.Get("http://" + l.Addr().String() + "/san")
+	defer sanhttp.Client.CloseIdleConnections()
+	r, err := sanhttp.Client.Get("http://" + l.Addr().String() + "/san")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -21,9 +21,13 @@ type Info struct {
 	Stats    session.Stats    // counters at the time of the call, on the SAN path
 }
 
-// String describes the path for people, such as "san via emu" or "tcp: no listener on the SAN", with what the peer
-// said and the error where there are.
+// String describes the path for people, such as "san via emu" or "tcp: no listener on the SAN",
+// with what the peer said and the error where there are. The zero Info, of a connection that is
+// not this package's, says so.
 func (i Info) String() string {
+	if i.Path == 0 {
+		return "not a connection of sannet"
+	}
 	var b strings.Builder
 	b.WriteString(i.Path.String())
 	if i.Path == sanswitch.PathSAN {
@@ -40,35 +44,37 @@ func (i Info) String() string {
 	return b.String()
 }
 
-// InfoOf returns the Info of a connection that Dial or Accept of this package returned, or of one that has
-// such a connection below, like *tls.Conn, as its method NetConn shows. It reports false for others.
-func InfoOf(c net.Conn) (Info, bool) {
-	// Bounded, should a NetConn lead back to where it came from.
-	for range 16 {
-		switch cc := c.(type) {
-		case *Conn:
-			if !cc.ok() {
-				return Info{}, false
-			}
-			i := infoOf(cc.route)
-			i.Stats = cc.s.Load().Stats()
-			return i, true
-		case *net.TCPConn:
-			if cc == nil {
-				return Info{}, false
-			}
-			route, ok := routes.Load(weak.Make(cc))
-			if !ok {
-				return Info{}, false
-			}
-			return infoOf(route.(sanswitch.Route)), true
-		case interface{ NetConn() net.Conn }:
-			c = cc.NetConn()
-		default:
-			return Info{}, false
+// InfoOf returns the Info of a connection that Dial or Accept of this package returned, or of one
+// that wraps such a connection, like *tls.Conn: as a method NetConn, Unwrap, Raw or
+// UnderlyingConn shows, or because it embeds the other, or has it in a field and the same
+// addresses. It reports false for others.
+func InfoOf(c net.Conn) (info Info, ok bool) {
+	findInner(c, func(c net.Conn) (found, leaf bool) {
+		info, ok, leaf = ownInfo(c)
+		return ok, leaf
+	})
+	return info, ok
+}
+
+// ownInfo returns the Info of c itself. It reports whether there is one, and whether c is of a
+// kind that wraps nothing.
+func ownInfo(c net.Conn) (info Info, ok, leaf bool) {
+	switch c := c.(type) {
+	case *Conn:
+		if !c.ok() {
+			return Info{}, false, true
 		}
+		info = infoOf(c.route)
+		info.Stats = c.s.Load().Stats()
+		return info, true, true
+	case *net.TCPConn:
+		route, ok := routes.Load(weak.Make(c))
+		if !ok {
+			return Info{}, false, true
+		}
+		return infoOf(route.(sanswitch.Route)), true, true
 	}
-	return Info{}, false
+	return Info{}, false, false
 }
 
 func infoOf(r sanswitch.Route) Info {

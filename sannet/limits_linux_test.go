@@ -159,7 +159,7 @@ func TestSurroundings(t *testing.T) {
 		{name: "nothing locked", prepare: func(c *child) error { return c.do("Limit", unix.RLIMIT_MEMLOCK, uint64(0)) },
 			dials: san, dialed: san},
 		{name: "no large files", prepare: func(c *child) error { return c.do("Limit", unix.RLIMIT_FSIZE, uint64(4096)) },
-			dials: "tcp: no memory for the SAN", dialed: "tcp: no memory for the SAN"},
+			dials: "tcp: the system does not allow what the SAN needs", dialed: "tcp: no memory for the SAN"},
 		{name: "small /dev/shm", attr: &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS},
 			prepare: func(c *child) error { return c.do("SmallShm") }, dials: san, dialed: san},
 		{name: "few descriptors", prepare: func(c *child) error { return c.do("LeaveFiles", 3) },

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"sansock/internal/bubble"
 	sanswitch "sansock/switch"
 )
 
@@ -45,10 +46,13 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (ne
 	return lc.listener(l, st, network), nil
 }
 
-// listener is what the user gets of l. Where it is forgotten it is closed, as a socket would be.
+// listener is what the user gets of l. Where it is forgotten it is closed, as a socket would be;
+// see Conn.takes.
 func (lc *ListenConfig) listener(l *sanswitch.Listener, st stack, network string) *Listener {
 	ul := &Listener{l: l, stack: st, network: network, keepAlive: lc.KeepAlive, keepAliveConfig: lc.KeepAliveConfig}
-	runtime.AddCleanup(ul, func(l *sanswitch.Listener) { go l.Close() }, l)
+	if bubble.ID() == 0 {
+		runtime.AddCleanup(ul, func(l *sanswitch.Listener) { go l.Close() }, l)
+	}
 	return ul
 }
 

@@ -28,10 +28,10 @@ func TestOpenStack(t *testing.T) {
 		{"emu", true, ""},
 		{" emu , emu,", true, ""},
 		{"none", false, ""},
-		{"nosuch", false, `SANNET_PROVIDERS: no provider "nosuch" is built in`},
-		{"nosuch,emu", true, `SANNET_PROVIDERS: no provider "nosuch" is built in`},
+		{"nosuch", false, `SANNET_PROVIDERS: no provider "nosuch" is built in, only broken, emu, ofi`},
+		{"nosuch,emu", true, `SANNET_PROVIDERS: no provider "nosuch" is built in, only broken, emu, ofi`},
 		{"broken", false, "provider broken: device on fire"},
-		{"broken,nosuch", false, `provider broken: device on fire; SANNET_PROVIDERS: no provider "nosuch" is built in`},
+		{"broken,nosuch", false, `provider broken: device on fire; SANNET_PROVIDERS: no provider "nosuch" is built in, only broken, emu, ofi`},
 		{"broken,emu", true, "provider broken: device on fire"},
 	} {
 		t.Run(c.list, func(t *testing.T) {

@@ -23,7 +23,7 @@ type Conn struct {
 	// Read and one Write meanwhile. The provider's functions are called with mu held, except for RDMA. So the wake
 	// function, which a provider calls from anywhere, must not wait for it.
 	//
-	// Lock order: mu, then the provider's locks, then those of regcache.
+	// Lock order: mu is above the provider's locks, and those of regcache.
 	mu   sync.Mutex
 	core core
 	ep   provider.Endpoint

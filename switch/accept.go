@@ -31,9 +31,9 @@ func (l *Listener) serveTCP() {
 			return
 		}
 		<-a.done
-		for l.asking.Load() == 0 {
+		for l.callers.asking.Load() == 0 {
 			select {
-			case <-l.asked:
+			case <-l.callers.asked:
 			case <-l.ctx.Done():
 				return
 			}
@@ -51,9 +51,10 @@ func (l *Listener) hand(a arrival) bool {
 	}
 }
 
-// stir has somebody advance a connection that is being set up: a call of Accept if there is one, as what comes of it goes there,
-// and else a goroutine. As the slot is noted before asking is looked at here, and looked for after asking has gone down in
-// Accept, one of the two sees to it.
+// stir has somebody advance a connection that is being set up: a call of Accept if there is one,
+// as what comes of it goes there, and else a goroutine. As the slot is noted before helping is
+// looked at here, and looked for after helping has gone down in Accept, one of the two sees to
+// it.
 func (l *Listener) stir(s *slot) {
 	if l.queue.stir(s) {
 		l.rouse()
@@ -61,7 +62,7 @@ func (l *Listener) stir(s *slot) {
 }
 
 func (l *Listener) rouse() {
-	if l.asking.Load() > 0 {
+	if l.callers.helping.Load() > 0 {
 		l.queue.signal()
 	} else if l.tending.CompareAndSwap(false, true) {
 		go l.tend()
@@ -153,7 +154,7 @@ func (l *Listener) serveSAN(san sanListener) {
 
 // take starts to set up a session for the request, or rejects it.
 func (l *Listener) take(req provider.Request, san sanListener) {
-	if !hasFamily(l.tcp(), req.LocalAddr().Addr()) {
+	if !hasFamily(l.tcp, req.LocalAddr().Addr()) {
 		req.Reject(rejectFamily.bytes())
 		return
 	}
@@ -194,12 +195,6 @@ func (l *Listener) takeEarly(req provider.EarlyRequest, s *slot) {
 	}
 	l.queue.watch(l.expire)
 	l.advance(s)
-}
-
-// tcp is the network of net that has the addresses of the listener's.
-func (l *Listener) tcp() string {
-	tcp, _ := tcpNetwork(l.network)
-	return tcp
 }
 
 func (l *Listener) negotiate(req provider.Request, p provider.Provider) (*session.Conn, error) {

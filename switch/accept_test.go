@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sansock/emu"
+	tool "sansock/internal/faulty"
 	"sansock/provider"
 	"sansock/session"
 )
@@ -181,30 +182,79 @@ func TestCloseEndsUnaccepted(t *testing.T) {
 	}
 }
 
-// Beyond the backlog, dialers are refused, as with WSD: TCP is not asked.
+// Beyond the backlog, dialers wait for room, as with TCP, until their time is over. TCP, which
+// has a backlog of its own, races that.
 func TestBacklog(t *testing.T) {
 	f := newFaulty(t, emu.Config{})
 	s := newSwitch(t, Config{HeadStart: patient}, f)
 	s.waiting = 3
 	l := listen(t, s, "tcp", "127.0.0.1:0")
+	full := func() {
+		for range 3 {
+			assertSAN(t, dial(t, s, "san", l.Addr().String()))
+		}
+	}
+	full()
+	_, err := s.Dial(t.Context(), &net.Dialer{Timeout: 20 * time.Millisecond}, "san", l.Addr().String())
+	assert.Equal(t, "dial san "+l.Addr().String()+": i/o timeout", err.Error())
+	assert.True(t, opErrorOf(t, err).Timeout())
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(time.Millisecond, cancel)
+	_, err = s.Dial(ctx, new(net.Dialer), "san", l.Addr().String())
+	assert.Equal(t, "dial san "+l.Addr().String()+": operation was canceled", err.Error())
+
+	// Room is found, over the SAN, by all who wait, one after the other.
 	for range 3 {
-		assertSAN(t, dial(t, s, "tcp", l.Addr().String()))
-	}
-	for _, network := range []string{"tcp", "san"} {
-		_, err := s.Dial(t.Context(), new(net.Dialer), network, l.Addr().String())
-		assert.ErrorIs(t, err, syscall.ECONNREFUSED)
-		assert.Equal(t, "dial "+network+" "+l.Addr().String()+": connect: connection refused", err.Error())
-	}
-	accept(t, l)
-	// The count goes down a moment after Accept.
-	assert.Eventually(t, func() bool {
-		r, err := s.Dial(t.Context(), new(net.Dialer), "tcp", l.Addr().String())
-		if err == nil {
+		for _, network := range []string{"san", "tcp"} {
+			dialed := make(chan Result)
+			go func() {
+				r, err := s.Dial(t.Context(), new(net.Dialer), network, l.Addr().String())
+				assert.NoError(t, err)
+				dialed <- r
+			}()
+			select {
+			case r := <-dialed:
+				t.Fatalf("no room, but: %v", r.Route)
+			case <-time.After(5 * time.Millisecond):
+			}
+			accept(t, l)
+			r := <-dialed
 			assertSAN(t, r)
 			t.Cleanup(func() { r.Session.Close() })
 		}
-		return err == nil
-	}, 10*time.Second, time.Millisecond)
+	}
+
+	// Who waits for long is over TCP.
+	s.lead = time.Millisecond
+	for range lateLimit + 1 {
+		r := dial(t, s, "tcp", l.Addr().String())
+		assertTCP(t, r, ReasonPeerDeclined)
+		assert.Equal(t, ReasonBusy, r.Route.Peer)
+	}
+
+	// The end of the listener ends the wait.
+	s.lead = patient
+	time.AfterFunc(5*time.Millisecond, func() { l.Close() })
+	_, err = s.Dial(t.Context(), new(net.Dialer), "tcp", l.Addr().String())
+	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
+}
+
+// Where nobody accepts for as long as TCP would try, the error is TCP's.
+func TestBacklogTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := serving("a", "10.1.0.5/16")
+		full := func(context.Context, netip.AddrPort, netip.AddrPort) (provider.Endpoint, error) {
+			return nil, &provider.Error{Provider: "a", Op: "dial", Status: provider.StatusRefused, Reason: rejectFull.bytes()}
+		}
+		f := tool.New(p)
+		f.On.Dial = full
+		s := New(Config{Providers: providers(f)})
+		began := time.Now()
+		_, err := s.Dial(t.Context(), new(net.Dialer), "san", "10.1.1.1:80")
+		assert.ErrorIs(t, err, syscall.ETIMEDOUT)
+		assert.Contains(t, err.Error(), "dial san 10.1.1.1:80: connect: connection timed out (")
+		assert.InDelta(t, fullTimeout, time.Since(began), float64(2*maxFullPause))
+	})
 }
 
 // Peers that start and do not go on keep nobody from TCP.
@@ -301,7 +351,7 @@ func TestTCPIsTakenOneByOne(t *testing.T) {
 		full := &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
 		ln := &scripted{parked: parked{closed: make(chan struct{})}, script: []error{full, full, nil, full, nil, nil}}
 		san := &parked{closed: make(chan struct{})}
-		l := New(Config{}).newListener("tcp", ln, ln.Addr(), []sanListener{{Listener: san, name: "emu"}}, Route{Path: PathTCP})
+		l := New(Config{}).newListener("tcp", "tcp", ln, ln.Addr(), []sanListener{{Listener: san, name: "emu"}}, Route{Path: PathTCP})
 		for i, want := range ln.script[:5] {
 			time.Sleep(time.Hour)
 			synctest.Wait()
@@ -333,7 +383,7 @@ func TestFailingSANListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := &scripted{parked: parked{closed: make(chan struct{})}, script: []error{nil}}
 		san := &parked{closed: make(chan struct{}), err: provider.StatusLink}
-		l := New(Config{}).newListener("tcp", ln, ln.Addr(), []sanListener{{Listener: san, name: "emu"}}, Route{Path: PathTCP})
+		l := New(Config{}).newListener("tcp", "tcp", ln, ln.Addr(), []sanListener{{Listener: san, name: "emu"}}, Route{Path: PathTCP})
 		synctest.Wait()
 		assert.EqualValues(t, 1, san.calls.Load())
 		time.Sleep(minPause)
@@ -349,7 +399,7 @@ func TestFailingSANListener(t *testing.T) {
 	// Without TCP, Accept ends.
 	synctest.Test(t, func(t *testing.T) {
 		san := &parked{closed: make(chan struct{}), err: provider.StatusLink}
-		l := New(Config{}).newListener("san", nil, net.TCPAddrFromAddrPort(dst1), []sanListener{{Listener: san, name: "emu"}}, Route{})
+		l := New(Config{}).newListener("san", "tcp", nil, net.TCPAddrFromAddrPort(dst1), []sanListener{{Listener: san, name: "emu"}}, Route{})
 		_, err := l.Accept()
 		assert.ErrorIs(t, err, net.ErrClosed)
 	})
@@ -388,7 +438,7 @@ func TestSwitchClose(t *testing.T) {
 	assertTCP(t, a, ReasonPlainClient)
 	echo(t, r, a)
 	_, err = s.Dial(context.Background(), new(net.Dialer), "san", both.Addr().String())
-	assert.ErrorIs(t, err, errDisabled)
+	assert.ErrorIs(t, err, errNotInUse)
 }
 
 // A peer that starts and does not go on has its time, and not more.

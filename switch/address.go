@@ -5,23 +5,21 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
 // destination is one address to dial.
 type destination struct {
 	addr  netip.AddrPort // never unspecified, never IPv4-mapped
-	shown *net.TCPAddr   // as it stands in errors
+	shown *net.TCPAddr   // as net has it, and as it stands in errors
 }
 
 // isUnspecified reports whether the program gave no address, or the unspecified one.
 func (d destination) isUnspecified() bool { return d.shown.IP == nil || d.shown.IP.IsUnspecified() }
 
-// target is what an address given to Dial stands for.
-type target struct {
-	dests []destination // in the order in which net tries them, at least one
-	tcp   string        // the address to give to net, so that it need not resolve a single name again
-}
+// is4 reports whether net counts the address among those of IPv4.
+func (d destination) is4() bool { return d.shown.IP.To4() != nil }
 
 // errMissingAddress is as in net, which does not export it.
 var errMissingAddress = errors.New("missing address")
@@ -51,33 +49,55 @@ func hasFamily(tcp string, a netip.Addr) bool {
 	return true
 }
 
-// resolve finds out what address stands for on the TCP network, with the results and errors of net. An empty
-// host, or an unspecified one, is this host.
-func resolve(ctx context.Context, r *net.Resolver, network, address string) (target, error) {
-	t := target{tcp: address}
+// resolve finds out what address stands for on the TCP network, for a dial with the options of d:
+// at least one destination, in the order of net, and with its errors. An empty host, or an
+// unspecified one, is this host. A name is looked up once, whatever is dialed then.
+func resolve(ctx context.Context, d *net.Dialer, network, address string) ([]destination, error) {
 	if address == "" {
-		return t, errMissingAddress
+		return nil, errMissingAddress
 	}
-	addrs, port, err := lookup(ctx, r, network, address)
+	ips, port, err := lookup(ctx, d.Resolver, network, address)
 	if err != nil {
-		return t, err
+		return nil, err
 	}
-	if len(addrs) == 0 {
-		a := netip.AddrPortFrom(loopback(network), port)
-		t.dests = []destination{{addr: a, shown: &net.TCPAddr{Port: int(port)}}}
-		return t, nil
+	if len(ips) == 0 {
+		ips = []net.IPAddr{{}}
 	}
-	for _, a := range addrs {
-		ap := netip.AddrPortFrom(a, port)
-		d := destination{addr: ap, shown: net.TCPAddrFromAddrPort(ap)}
-		if a.IsUnspecified() {
-			d.addr = netip.AddrPortFrom(loopback(network), port)
-		} else if len(addrs) == 1 {
-			t.tcp = ap.String()
+	local, _ := d.LocalAddr.(*net.TCPAddr)
+	var dests []destination
+	for _, ip := range ips {
+		if !sameFamily(local, ip.IP) {
+			continue
 		}
-		t.dests = append(t.dests, d)
+		shown := &net.TCPAddr{IP: ip.IP, Port: port, Zone: ip.Zone}
+		dests = append(dests, destination{addr: dialedAddr(shown, network), shown: shown})
 	}
-	return t, nil
+	if len(dests) == 0 {
+		return nil, &net.AddrError{Err: noSuitableAddress, Addr: local.String()}
+	}
+	return dests, nil
+}
+
+// noSuitableAddress is as in net, which does not export it.
+const noSuitableAddress = "no suitable address found"
+
+// sameFamily reports whether net dials ip from the local address.
+func sameFamily(local *net.TCPAddr, ip net.IP) bool {
+	if local == nil || unspecified(local.IP) || unspecified(ip) {
+		return true
+	}
+	return (local.IP.To4() != nil) == (ip.To4() != nil)
+}
+
+func unspecified(ip net.IP) bool { return ip == nil || ip.IsUnspecified() }
+
+// dialedAddr is the address that is meant by shown.
+func dialedAddr(shown *net.TCPAddr, network string) netip.AddrPort {
+	if unspecified(shown.IP) {
+		return netip.AddrPortFrom(loopback(network), uint16(shown.Port))
+	}
+	ap := shown.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
 // loopback is the address that net dials in place of an unspecified one.
@@ -88,9 +108,11 @@ func loopback(network string) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
 }
 
-// lookup returns the addresses, without IPv4-mapped ones, and the port of address, which need not be a literal one.
-// There are no addresses if it has no host.
-func lookup(ctx context.Context, r *net.Resolver, network, address string) ([]netip.Addr, uint16, error) {
+// lookup returns the addresses and the port of address, which need not be a literal one. There
+// are no addresses if it has no host.
+func lookup(
+	ctx context.Context, r *net.Resolver, network, address string,
+) ([]net.IPAddr, int, error) {
 	if r == nil {
 		r = net.DefaultResolver
 	}
@@ -100,14 +122,42 @@ func lookup(ctx context.Context, r *net.Resolver, network, address string) ([]ne
 	}
 	port, err := r.LookupPort(ctx, network, service)
 	if err != nil || host == "" {
-		return nil, uint16(port), err
+		return nil, port, err
 	}
-	if a, err := netip.ParseAddr(host); err == nil && hasFamily(network, a) {
-		return []netip.Addr{a.Unmap()}, uint16(port), nil // LookupNetIP would lose the zone
+	ips, err := lookupHost(ctx, r, network, host)
+	return ips, port, err
+}
+
+// lookupHost returns the addresses of host, at least one, of the families of the network, in the
+// order of net. It asks for no other family, as net does not.
+func lookupHost(ctx context.Context, r *net.Resolver, network, host string) ([]net.IPAddr, error) {
+	family := "ip" + network[len("tcp"):]
+	if _, err := netip.ParseAddr(host); err != nil && family != "ip" {
+		ips, err := r.LookupIP(ctx, family, host)
+		if err != nil {
+			return nil, err
+		}
+		// It loses zones, which few addresses have, and none that is from DNS.
+		if !slices.ContainsFunc(ips, net.IP.IsLinkLocalUnicast) {
+			all := make([]net.IPAddr, len(ips))
+			for i, ip := range ips {
+				all[i].IP = ip
+			}
+			return all, nil
+		}
 	}
-	addrs, err := r.LookupNetIP(ctx, "ip"+network[len("tcp"):], host)
-	for i, a := range addrs {
-		addrs[i] = a.Unmap()
+	ips, err := r.LookupIPAddr(ctx, host)
+	if err != nil {
+		return nil, err
 	}
-	return addrs, uint16(port), err
+	if family == "ip4" && len(ips) == 1 && ips[0].IP.Equal(net.IPv6unspecified) {
+		return []net.IPAddr{{IP: net.IPv4zero}}, nil // as net dials it where IPv6 alone fails
+	}
+	ips = slices.DeleteFunc(ips, func(ip net.IPAddr) bool {
+		return family != "ip" && (family == "ip4") != (ip.IP.To4() != nil)
+	})
+	if len(ips) == 0 {
+		return nil, &net.AddrError{Err: noSuitableAddress, Addr: host}
+	}
+	return ips, nil
 }

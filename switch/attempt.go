@@ -3,6 +3,7 @@ package sanswitch
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"syscall"
@@ -21,7 +22,18 @@ type attempt struct {
 
 	// reached, if not nil, is called once a peer has accepted on the SAN.
 	reached func()
+
+	// waits, if not nil, is called where the attempt waits for room in the peer's backlog.
+	waits func()
 }
+
+// Who finds a backlog full asks again after a pause, and after twice as long each time, and gives
+// up where TCP does.
+const (
+	minFullPause = time.Millisecond
+	maxFullPause = time.Second
+	fullTimeout  = 127 * time.Second
+)
 
 // failure is the error of an attempt.
 type failure struct {
@@ -30,6 +42,7 @@ type failure struct {
 
 	// lesson is that of the attempt: the weightiest where several providers have failed.
 	lesson lesson
+	took   time.Duration // the attempt
 }
 
 func (f *failure) Error() string { return f.err.Error() }
@@ -51,20 +64,42 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 	start := time.Now()
 	var first *failure
 	for _, w := range a.ways {
-		s, f := a.connect(ctx, w)
+		s, f := a.connectWaiting(ctx, w)
 		if f == nil {
 			return Result{Session: s, Route: Route{Path: PathSAN, Provider: w.provider.Name(), Reason: ReasonSAN}}, nil
 		}
-		f.lesson = lessonOf(f.err, time.Since(start))
+		f.took = time.Since(start)
+		f.lesson = lessonOf(f.err, f.took)
 		if f.final != nil || ctx.Err() != nil {
 			return Result{}, f
 		}
 		if first == nil {
 			first = f
 		}
-		first.lesson = max(first.lesson, f.lesson)
+		first.lesson, first.took = max(first.lesson, f.lesson), f.took
 	}
 	return Result{}, first
+}
+
+// connectWaiting is connect that waits for room in the peer's backlog.
+func (a *attempt) connectWaiting(ctx context.Context, w way) (*session.Conn, *failure) {
+	began := time.Now()
+	for pause := minFullPause; ; pause = min(2*pause, maxFullPause) {
+		s, f := a.connect(ctx, w)
+		if f == nil || rejectionOf(f.err) != rejectFull || time.Since(began) >= fullTimeout {
+			return s, f
+		}
+		if a.waits != nil {
+			a.waits()
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause)) // so that a crowd spreads
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, f
+		}
+	}
 }
 
 // connect makes a session over one provider.
@@ -77,7 +112,7 @@ func (a *attempt) connect(ctx context.Context, w way) (*session.Conn, *failure) 
 		return nil, &failure{err: err}
 	}
 	if err != nil {
-		f := &failure{err: err, final: refusal(err)}
+		f := &failure{err: a.worded(err), final: refusal(err)}
 		if a.local.Port() != 0 && errors.Is(err, provider.StatusAddrInUse) {
 			// TCP does not know of it, and the peer would have two connections of the same address.
 			f.final = os.NewSyscallError("bind", syscall.EADDRINUSE)
@@ -93,6 +128,41 @@ func (a *attempt) connect(ctx context.Context, w way) (*session.Conn, *failure) 
 	}
 	return s, nil
 }
+
+// worded gives an error of a provider's dial the words for what is behind it, where its status
+// has others.
+func (a *attempt) worded(err error) error {
+	var e *provider.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	cause := error(nil)
+	switch {
+	case reasonOf(err) == ReasonOtherUser:
+		cause = errOtherUser
+	case e.Status == provider.StatusAddrNotAvail && a.local.Port() == 0:
+		cause = errPorts // the address was found to be the provider's
+	default:
+		return err
+	}
+	text := e.Provider + ": " + e.Op + ": " + cause.Error()
+	return &wordedError{text: text, cause: cause, err: err}
+}
+
+// What is behind a failure of a dial.
+var (
+	errOtherUser = errors.New("what listens there belongs to another user")
+	errPorts     = errors.New("no free port to dial from")
+)
+
+// wordedError is an error with another text.
+type wordedError struct {
+	text       string
+	cause, err error
+}
+
+func (e *wordedError) Error() string   { return e.text }
+func (e *wordedError) Unwrap() []error { return []error{e.cause, e.err} }
 
 // dialAndBegin makes a connection and begins the session on it. begun tells that an error is the session's.
 func dialAndBegin(ctx context.Context, p provider.Provider, local, remote netip.AddrPort, o *session.Opening) (begun bool, err error) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -14,21 +15,24 @@ import (
 // Errors of "san" networks, below the *net.OpError.
 var (
 	errNoProvider = errors.New("no SAN provider for the address")
-	errDisabled   = errors.New("no SAN in use")
+	errNotInUse   = errors.New("no SAN in use")
 	errControl    = errors.New("a Control function cannot see a SAN connection")
 	errLocalAddr  = errors.New("local address not available on the SAN")
 )
 
 // Dial connects to the address on the network, with the options of d. Networks and addresses are those of net, and "san",
 // "san4" and "san6", which are "tcp", "tcp4" and "tcp6" without TCP. Errors are those of net.Dialer, for "san" networks
-// too.
+// too, and so are the hooks of net/http/httptrace that are called.
 //
-// For "tcp" networks, the first address that a provider reaches is tried over the SAN, with a head start over
-// TCP; the first connection wins. A failure of the SAN leaves TCP, unless the peer refuses and has but one address.
+// For "tcp" networks every address that a provider reaches is asked over the SAN, in the order
+// and with the delays of net, and TCP, with all addresses, races that after a head start; the
+// first connection wins. A failure of the SAN leaves TCP, unless the peer refuses and has but one
+// address.
 //
-// Options that concern the connection itself (keep-alive, Multipath TCP, FallbackDelay) shape a connection over TCP
-// alone. A Control function, or Cancel, keeps the dial on TCP: programs use Control to forbid destinations
-// by looking at the socket, and a path without a socket would lead around it. On "san" networks it is an error.
+// Options that concern the connection itself (keep-alive, Multipath TCP) shape a connection over
+// TCP alone. A Control function, or Cancel, keeps the dial on TCP: programs use Control to forbid
+// destinations by looking at the socket, and a path without a socket would lead around it. On
+// "san" networks it is an error.
 func (s *Switch) Dial(ctx context.Context, d *net.Dialer, network, address string) (Result, error) {
 	tcp, ok := tcpNetwork(network)
 	if !ok {
@@ -44,76 +48,22 @@ func (s *Switch) Dial(ctx context.Context, d *net.Dialer, network, address strin
 
 // dialTCP dials a "tcp" network.
 func (s *Switch) dialTCP(ctx context.Context, d *net.Dialer, network, address string) (Result, error) {
-	plain := func(address string, why Reason, err error) (Result, error) {
-		return fromNet(ctx, d, network, address, Route{Path: PathTCP, Reason: why, Peer: peerReasonOf(err), Err: err})
-	}
 	if why := s.unfit(d); why != ReasonNone {
-		return plain(address, why, nil)
+		r := Route{Path: PathTCP, Reason: why}
+		if why == ReasonDisabled {
+			r.Err = s.whyDisabled()
+		}
+		return fromNet(ctx, d, network, address, r)
 	}
 	if ctx.Err() != nil {
-		return plain(address, ReasonCanceled, nil)
+		return fromNet(ctx, d, network, address, Route{Path: PathTCP, Reason: ReasonCanceled})
 	}
-	t, err := resolve(ctx, d.Resolver, network, address)
+	t, ctx := newTracer(ctx, network)
+	dests, err := resolve(ctx, d, network, address)
 	if err != nil {
 		return Result{}, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
-	dst, ways, why, err := s.choose(t, localOf(d))
-	if len(ways) == 0 {
-		return plain(t.tcp, why, err)
-	}
-	if dst.isUnspecified() && hasLocalIP(d) {
-		return plain(t.tcp, ReasonLocalAddr, nil) // the kernel goes to the local address then
-	}
-	if err := s.negatives.get(dst.addr); err != nil {
-		return plain(t.tcp, ReasonCached, err)
-	}
-	if err := localError(d, network, network, dst); err != nil {
-		return plain(t.tcp, ReasonLocalAddr, err)
-	}
-
-	lead := shorten(s.lead, ctx)
-	a := s.attempt(dst, ways, d)
-	r := race{
-		san: a.run,
-		tcp: func(ctx context.Context) (Result, error) {
-			return fromNet(ctx, d, network, t.tcp, Route{Path: PathTCP})
-		},
-		lead:   lead,
-		single: len(t.dests) == 1,
-		abort:  Result.drop,
-	}
-	a.reached = r.reached
-	if !prompt(ways) {
-		r.san = promptly(a.run, r.abort)
-	}
-	began := time.Now()
-	res, sanErr, err := r.run(ctx)
-	return s.judge(network, d, dst, began, res, sanErr, err)
-}
-
-// judge turns the outcome of a race into that of Dial. It remembers that the SAN has failed where TCP has
-// not, if that says something about the next dial.
-func (s *Switch) judge(network string, d *net.Dialer, dst destination, began time.Time, res Result, sanErr, err error) (Result, error) {
-	var f *failure
-	errors.As(sanErr, &f)
-	switch {
-	case err != nil && f == err:
-		return Result{}, opError(network, d, dst, f.final)
-	case err != nil:
-		return Result{}, err
-	case res.Session != nil:
-		s.negatives.won(dst.addr)
-		return res, nil
-	case f == nil:
-		res.Route.Reason = ReasonRaceLost
-		s.negatives.late(dst.addr, errLate, began)
-		return res, nil
-	}
-	res.Route.Reason, res.Route.Peer, res.Route.Err = reasonOf(f.err), peerReasonOf(f.err), f.err
-	if f.lesson == lessonAvoid && f.final == nil {
-		s.negatives.add(dst.addr, f.err, began)
-	}
-	return res, nil
+	return s.newCall(ctx, d, network, dests, t).run(ctx)
 }
 
 // errLate is what is remembered of a SAN that has lost a race.
@@ -126,50 +76,45 @@ func (s *Switch) dialSAN(ctx context.Context, d *net.Dialer, network, tcp, addre
 	case ReasonControl:
 		return fail(errControl)
 	case ReasonDisabled:
-		return fail(errDisabled)
+		return fail(s.errDisabled())
 	case ReasonLocalAddr:
 		return fail(&net.AddrError{Err: "mismatched local address type", Addr: d.LocalAddr.String()})
 	}
-	t, err := resolve(ctx, d.Resolver, tcp, address)
+	t, ctx := newTracer(ctx, network)
+	defer t.finish(d)
+	dests, err := resolve(ctx, d, tcp, address)
 	if err != nil {
 		return fail(err)
 	}
-	var first error
-	for _, dst := range t.dests {
-		if ctx.Err() != nil {
-			return Result{}, opError(network, d, dst, contextError(ctx))
+	one := func(ctx context.Context, dst destination) (Result, error) {
+		t.begin(dst)
+		if err := localError(d, network, tcp, dst); err != nil {
+			t.end(dst, err)
+			return Result{}, err
 		}
-		res, err := s.dialOne(ctx, d, network, tcp, dst)
-		if err == nil {
-			return res, nil
+		res, err := s.dialOverSAN(ctx, d, dst)
+		if err != nil {
+			err = opError(network, d, dst, sanError(ctx, err))
 		}
-		if first == nil {
-			first = err
-		}
+		t.end(dst, err)
+		return res, err
 	}
-	return Result{}, first
+	first, then := split(d, network, dests, dests[0].is4())
+	return inOrder(ctx, first, then, delayOf(d), one)
 }
 
-// dialOne dials one address of a "san" network.
-func (s *Switch) dialOne(ctx context.Context, d *net.Dialer, network, tcp string, dst destination) (Result, error) {
-	if err := localError(d, network, tcp, dst); err != nil {
-		return Result{}, err
-	}
-	dst, ways, why, err := s.choose(target{dests: []destination{dst}}, localOf(d))
+// dialOverSAN dials one address over every provider that reaches it.
+func (s *Switch) dialOverSAN(ctx context.Context, d *net.Dialer, dst destination) (Result, error) {
+	ways, why, err := s.choose(ctx, dst, localOf(d), connectTimeout)
 	switch {
 	case len(ways) > 0:
-		var res Result
-		if res, err = s.attempt(dst, ways, d).run(ctx); err == nil {
-			return res, nil
-		}
+		return s.attempt(dst, ways, d).run(ctx)
 	case err != nil:
-		err = fmt.Errorf("%w (%w)", errNoProvider, err)
+		return Result{}, fmt.Errorf("%w (%w)", errNoProvider, err)
 	case why == ReasonLocalAddr:
-		err = errLocalAddr
-	default:
-		err = errNoProvider
+		return Result{}, errLocalAddr
 	}
-	return Result{}, opError(network, d, dst, sanError(ctx, err))
+	return Result{}, errNoProvider
 }
 
 // sanError returns the cause that a *net.OpError has for the failure of a dial that has no other path.
@@ -182,11 +127,21 @@ func sanError(ctx context.Context, err error) error {
 		return err
 	case f.final != nil:
 		return f.final
+	case rejectionOf(f.err) == rejectFull:
+		return fmt.Errorf("%w (%w)", os.NewSyscallError("connect", syscall.ETIMEDOUT), f.err)
 	case reasonOf(f.err) == ReasonNoListener:
 		// A closed port, for programs that wait for one to open.
 		return fmt.Errorf("%w (%w)", os.NewSyscallError("connect", syscall.ECONNREFUSED), f.err)
 	}
 	return f.err
+}
+
+// errDisabled is the error of a "san" network without a SAN.
+func (s *Switch) errDisabled() error {
+	if why := s.whyDisabled(); why != nil {
+		return fmt.Errorf("%w (%w)", errNotInUse, why)
+	}
+	return errNotInUse
 }
 
 // unfit returns the reason for which the options rule out the SAN, or ReasonNone.
@@ -219,38 +174,26 @@ func localOf(d *net.Dialer) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
-// choose returns the first destination of t that providers reach from the local address, and the ways there; or
-// why there is none.
-func (s *Switch) choose(t target, local netip.AddrPort) (destination, []way, Reason, error) {
-	why := ReasonNoProvider
-	var cause error
-	for _, dst := range t.dests {
-		ways, err := s.table.lookup(dst.addr.Addr())
-		if err != nil {
-			why, cause = ReasonProviderFailed, err
-		}
-		if len(ways) > 0 && !local.Addr().IsUnspecified() {
-			if ways = s.servedBy(ways, local.Addr()); len(ways) == 0 || local.Addr().Is4() != dst.addr.Addr().Is4() {
-				ways, why = nil, ReasonLocalAddr
-			}
-		}
-		if len(ways) > 0 {
-			return dst, ways, ReasonNone, nil
-		}
+// choose returns the ways to dst from the local address, or why there are none. It waits for them
+// no longer than patience.
+func (s *Switch) choose(
+	ctx context.Context, dst destination, local netip.AddrPort, patience time.Duration,
+) ([]way, Reason, error) {
+	ways, err := s.table.lookup(ctx, dst.addr.Addr(), patience)
+	switch {
+	case err != nil:
+		return nil, ReasonProviderFailed, err
+	case len(ways) == 0:
+		return nil, ReasonNoProvider, nil
+	case local.Addr().IsUnspecified():
+		return ways, ReasonNone, nil
 	}
-	return t.dests[0], nil, why, cause
-}
-
-// servedBy returns those of the ways whose provider serves the local address.
-func (s *Switch) servedBy(ways []way, local netip.Addr) []way {
-	serving, _ := s.table.serving(local)
-	var found []way
-	for _, w := range ways {
-		if hasRank(serving, w.rank) {
-			found = append(found, w)
-		}
+	serving, _ := s.table.serving(ctx, local.Addr(), patience)
+	ways = slices.DeleteFunc(ways, func(w way) bool { return !hasRank(serving, w.rank) })
+	if len(ways) == 0 || local.Addr().Is4() != dst.addr.Addr().Is4() {
+		return nil, ReasonLocalAddr, nil
 	}
-	return found
+	return ways, ReasonNone, nil
 }
 
 func (s *Switch) attempt(dst destination, ways []way, d *net.Dialer) *attempt {

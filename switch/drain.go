@@ -1,6 +1,8 @@
 package sanswitch
 
 import (
+	"context"
+	"errors"
 	"net"
 	"time"
 )
@@ -40,18 +42,31 @@ func (l *Listener) Drain() error {
 	return nil
 }
 
-// Adopt listens with ln, a listener for TCP that it owns from then on, and at the address of ln on every SAN that serves it.
+// Adopt listens with ln, a listener for TCP that it owns from then on, and at the address of ln
+// on every SAN that serves it, for those whom ln serves: a socket for IPv6 alone leaves IPv4 to
+// others, and one that is bound to a device stays on TCP.
 func (s *Switch) Adopt(ln net.Listener) *Listener {
 	addr, ok := ln.Addr().(*net.TCPAddr)
-	switch {
-	case !ok:
+	if !ok {
 		return plainListener(ln, ln.Addr().Network(), Route{Path: PathOther, Reason: ReasonNetwork})
-	case s.disabled():
-		return plainListener(ln, "tcp", Route{Path: PathTCP, Reason: ReasonDisabled})
 	}
-	sans, why, err := s.listenSANs("tcp", addr.AddrPort())
-	if len(sans) == 0 {
+	plain := func(why Reason, err error) *Listener {
 		return plainListener(ln, "tcp", Route{Path: PathTCP, Reason: why, Err: err})
 	}
-	return s.newListener("tcp", ln, ln.Addr(), sans, Route{Path: PathTCP, Reason: ReasonPlainClient, Err: err})
+	if s.disabled() {
+		return plain(ReasonDisabled, s.whyDisabled())
+	}
+	tcp, device := reachOf(ln)
+	if device {
+		return plain(ReasonNoProvider, errDevice)
+	}
+	sans, why, err := s.listenSANs(context.Background(), tcp, addr.AddrPort())
+	if len(sans) == 0 {
+		return plain(why, err)
+	}
+	route := Route{Path: PathTCP, Reason: ReasonPlainClient, Err: err}
+	return s.newListener("tcp", tcp, ln, ln.Addr(), sans, route)
 }
+
+// errDevice is why a listener is on TCP alone: a SAN does not know of the host's devices.
+var errDevice = errors.New("the socket is bound to a device")

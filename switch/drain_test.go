@@ -50,7 +50,7 @@ func TestCloseWhileDrained(t *testing.T) {
 	san, err := f.Listen(netip.MustParseAddrPort("127.0.0.1:0"), 1)
 	require.NoError(t, err)
 	var l *Listener
-	l = s.newListener("san", nil, net.TCPAddrFromAddrPort(san.Addr()), []sanListener{{Listener: lastRequest{san, func() {
+	l = s.newListener("san", "tcp", nil, net.TCPAddrFromAddrPort(san.Addr()), []sanListener{{Listener: lastRequest{san, func() {
 		l.shutIfDrained()
 	}}}}, Route{})
 	l.drained.Store(true)

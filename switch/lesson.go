@@ -29,7 +29,7 @@ const atOnce = 20 * time.Millisecond
 func lessonOf(err error, took time.Duration) lesson {
 	l := lessonAvoid
 	switch reasonOf(err) {
-	case ReasonMemory, ReasonLocalAddr, ReasonCanceled:
+	case ReasonMemory, ReasonLocalAddr, ReasonPorts, ReasonCanceled:
 		return lessonNone
 	case ReasonNoListener, ReasonOtherUser:
 		l = lessonAsk

@@ -36,8 +36,6 @@ func TestLessonOfStatus(t *testing.T) {
 		provider.StatusLink:         lessonAvoid,
 		provider.StatusUnsupported:  lessonAvoid,
 		provider.StatusClosed:       lessonNone,
-		provider.StatusExited:       lessonAvoid,
-		provider.StatusExitedUnread: lessonAvoid,
 	}
 	for s := provider.StatusOK + 1; s.Error() != "unknown status"; s++ {
 		l, ok := want[s]

@@ -49,14 +49,14 @@ func (s *Switch) listenTCP(ctx context.Context, lc *net.ListenConfig, network, a
 		if err != nil {
 			return nil, err
 		}
-		if s.disabled() || lc.Control != nil {
-			why := ReasonControl
-			if s.disabled() {
-				why = ReasonDisabled
-			}
-			return plainListener(ln, network, Route{Path: PathTCP, Reason: why}), nil
+		switch {
+		case s.disabled():
+			route := Route{Path: PathTCP, Reason: ReasonDisabled, Err: s.whyDisabled()}
+			return plainListener(ln, network, route), nil
+		case lc.Control != nil:
+			return plainListener(ln, network, Route{Path: PathTCP, Reason: ReasonControl}), nil
 		}
-		sans, why, err := s.listenSANs(network, ln.Addr().(*net.TCPAddr).AddrPort())
+		sans, why, err := s.listenSANs(ctx, network, ln.Addr().(*net.TCPAddr).AddrPort())
 		// Another's port on the SAN is not a mere loss of speed: who dials us there would get that one.
 		if errors.Is(err, syscall.EADDRINUSE) && anyPort(address) && try < portTries {
 			closeAll(sans)
@@ -67,7 +67,7 @@ func (s *Switch) listenTCP(ctx context.Context, lc *net.ListenConfig, network, a
 			return plainListener(ln, network, Route{Path: PathTCP, Reason: why, Err: err}), nil
 		}
 		route := Route{Path: PathTCP, Reason: ReasonPlainClient, Err: err}
-		return s.newListener(network, ln, ln.Addr(), sans, route), nil
+		return s.newListener(network, network, ln, ln.Addr(), sans, route), nil
 	}
 }
 
@@ -78,7 +78,7 @@ func (s *Switch) listenSAN(ctx context.Context, lc *net.ListenConfig, network, t
 	}
 	switch {
 	case s.disabled():
-		return fail(nil, errDisabled)
+		return fail(nil, s.errDisabled())
 	case lc.Control != nil:
 		return fail(nil, errControl)
 	}
@@ -86,7 +86,7 @@ func (s *Switch) listenSAN(ctx context.Context, lc *net.ListenConfig, network, t
 	if err != nil {
 		return fail(nil, err)
 	}
-	sans, why, err := s.listenSANs(tcp, local)
+	sans, why, err := s.listenSANs(ctx, tcp, local)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		closeAll(sans)
 		sans, err = nil, os.NewSyscallError("bind", syscall.EADDRINUSE)
@@ -97,7 +97,7 @@ func (s *Switch) listenSAN(ctx context.Context, lc *net.ListenConfig, network, t
 		return fail(net.TCPAddrFromAddrPort(local), err)
 	}
 	bound := netip.AddrPortFrom(local.Addr(), sans[0].Addr().Port())
-	return s.newListener(network, nil, net.TCPAddrFromAddrPort(bound), sans, Route{}), nil
+	return s.newListener(network, tcp, nil, net.TCPAddrFromAddrPort(bound), sans, Route{}), nil
 }
 
 // localAddress resolves an address to listen on.
@@ -109,19 +109,20 @@ func localAddress(ctx context.Context, tcp, address string) (netip.AddrPort, err
 	if address == "" {
 		return netip.AddrPortFrom(unspecified, 0), nil
 	}
-	addrs, port, err := lookup(ctx, nil, tcp, address)
+	ips, n, err := lookup(ctx, nil, tcp, address)
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
-	if len(addrs) == 0 {
+	port := uint16(n)
+	if len(ips) == 0 {
 		return netip.AddrPortFrom(unspecified, port), nil
 	}
-	for _, a := range addrs {
-		if a.Is4() { // as net does
-			return netip.AddrPortFrom(a, port), nil
-		}
+	at := ips[0]
+	if i := slices.IndexFunc(ips, func(ip net.IPAddr) bool { return ip.IP.To4() != nil }); i >= 0 {
+		at = ips[i] // as net does
 	}
-	return netip.AddrPortFrom(addrs[0], port), nil
+	a, _ := netip.AddrFromSlice(at.IP)
+	return netip.AddrPortFrom(a.Unmap().WithZone(at.Zone), port), nil
 }
 
 // anyPort reports whether a port is to be chosen for the address.
@@ -151,14 +152,14 @@ type bind struct {
 
 // binds returns where to listen for the address of this host, in order of preference. Unless the network is IPv6
 // alone, :: includes IPv4, but a provider without any IPv6 address may not know of that.
-func (s *Switch) binds(tcp string, local netip.Addr) ([]bind, error) {
-	ways, err := s.table.serving(local)
+func (s *Switch) binds(ctx context.Context, tcp string, local netip.Addr) ([]bind, error) {
+	ways, err := s.table.serving(ctx, local, listenPatience)
 	var found []bind
 	for _, w := range ways {
 		found = append(found, bind{w, local})
 	}
 	if local == netip.IPv6Unspecified() && tcp != "tcp6" {
-		more, _ := s.table.serving(netip.IPv4Unspecified())
+		more, _ := s.table.serving(ctx, netip.IPv4Unspecified(), listenPatience)
 		for _, w := range more {
 			if !hasRank(ways, w.rank) {
 				found = append(found, bind{w, netip.IPv4Unspecified()})
@@ -174,8 +175,10 @@ func (s *Switch) binds(tcp string, local netip.Addr) ([]bind, error) {
 
 // listenSANs listens at local on every SAN that serves it, all with the same port, and tells what kept it from
 // listening on some.
-func (s *Switch) listenSANs(tcp string, local netip.AddrPort) (sans []sanListener, why Reason, err error) {
-	binds, err := s.binds(tcp, local.Addr().Unmap())
+func (s *Switch) listenSANs(
+	ctx context.Context, tcp string, local netip.AddrPort,
+) (sans []sanListener, why Reason, err error) {
+	binds, err := s.binds(ctx, tcp, local.Addr().Unmap())
 	if len(binds) == 0 {
 		if err != nil {
 			return nil, ReasonProviderFailed, err
@@ -192,6 +195,9 @@ func (s *Switch) listenSANs(tcp string, local netip.AddrPort) (sans []sanListene
 		}
 		port = l.Addr().Port()
 		sans = append(sans, sanListener{l, b.provider.Name(), b.provider})
+	}
+	if len(sans) > 0 {
+		s.negatives.forget(port)
 	}
 	if len(errs) == 0 {
 		return sans, ReasonSAN, nil

@@ -13,7 +13,8 @@ import (
 // Listener takes connections over TCP and SANs at one address, or over other networks for net. All methods may be
 // called from any goroutine.
 type Listener struct {
-	network string
+	network string // in errors
+	tcp     string // the network of net that has the addresses of this one
 	addr    net.Addr
 	ln      net.Listener  // nil on "san" networks
 	sans    []sanListener // none: Accept is that of ln
@@ -24,19 +25,25 @@ type Listener struct {
 	// at most is taken from the kernel before it is asked for.
 	arrivals chan arrival
 	queue    *queue
-	deadline deadline
+	deadline *deadline
 	serving  sync.WaitGroup // the loops that accept
 	draining atomic.Bool    // Drain was called
 	drained  atomic.Bool    // and nothing new arrives any more
-	asking   atomic.Int32   // calls of Accept
-	tending  atomic.Bool    // a goroutine advances what is being set up
-	asked    chan struct{}  // has a token after a call of Accept has begun
+	callers  callers
+	tending  atomic.Bool // a goroutine advances what is being set up
 
 	// ctx ends when the listener is closed, and with it what is being set up.
 	ctx   context.Context
 	close context.CancelFunc
 
 	closed atomic.Bool
+}
+
+// callers are the calls of Accept under way.
+type callers struct {
+	asking  atomic.Int32  // all
+	helping atomic.Int32  // those that advance what is being set up
+	asked   chan struct{} // has a token after a call has begun
 }
 
 // arrival is what Accept returns.
@@ -51,13 +58,17 @@ func plainListener(ln net.Listener, network string, r Route) *Listener {
 	return &Listener{network: network, addr: ln.Addr(), ln: ln, route: r}
 }
 
-// newListener returns a Listener for ln, if it is not nil, and for one SAN listener at least.
-func (s *Switch) newListener(network string, ln net.Listener, addr net.Addr, sans []sanListener, r Route) *Listener {
-	l := &Listener{network: network, addr: addr, ln: ln, sans: sans, route: r, sw: s}
-	l.arrivals = make(chan arrival)
-	l.asked = make(chan struct{}, 1)
+// newListener returns a Listener for ln, if it is not nil, and for one SAN listener at least. It
+// has the addresses of the network tcp of net.
+func (s *Switch) newListener(
+	network, tcp string, ln net.Listener, addr net.Addr, sans []sanListener, r Route,
+) *Listener {
+	l := &Listener{network: network, tcp: tcp, addr: addr, ln: ln, sans: sans, route: r, sw: s}
+	l.arrivals, l.deadline = make(chan arrival), newDeadline()
+	l.callers.asked = make(chan struct{}, 1)
 	l.queue = newQueue(s.waiting, s.halfOpen)
 	l.ctx, l.close = context.WithCancel(context.Background())
+	l.ctx.Done() // made now, so that whoever asks first does not take it into a bubble
 	if ln != nil {
 		l.serving.Go(l.serveTCP)
 	}
@@ -86,18 +97,27 @@ func (l *Listener) Accept() (Result, error) {
 		}
 		return Result{Conn: c, Route: l.route}, nil
 	}
-	l.asking.Add(1)
+	// What is set up in another bubble of testing/synctest than the listener's could not be used
+	// elsewhere.
+	helps := l.sw.Home()
+	l.callers.asking.Add(1)
+	if helps {
+		l.callers.helping.Add(1)
+	}
 	select {
-	case l.asked <- struct{}{}:
+	case l.callers.asked <- struct{}{}:
 	default:
 	}
-	a := l.accept()
-	l.asking.Add(-1)
+	a := l.accept(helps)
+	if helps {
+		l.callers.helping.Add(-1)
+	}
+	l.callers.asking.Add(-1)
 	work, ready := l.queue.left()
 	if ready {
 		l.queue.signal() // it may have been this call that was told
 	}
-	if work {
+	if work && helps {
 		l.rouse()
 	}
 	if a.done != nil {
@@ -106,8 +126,8 @@ func (l *Listener) Accept() (Result, error) {
 	return a.Result, a.err
 }
 
-// accept waits for what Accept returns.
-func (l *Listener) accept() arrival {
+// accept waits for what Accept returns, and helps with setting up, or leaves that to others.
+func (l *Listener) accept(helps bool) arrival {
 	for {
 		at, changed := l.deadline.get()
 		if l.ctx.Err() != nil {
@@ -121,7 +141,11 @@ func (l *Listener) accept() arrival {
 			}
 			timeout = time.After(d)
 		}
-		l.work()
+		if helps {
+			l.work()
+		} else if work, _ := l.queue.left(); work && l.callers.helping.Load() > 0 {
+			l.queue.signal() // that was meant for one that helps
+		}
 		s, wait := l.queue.next()
 		if s != nil {
 			l.shutIfDrained()

@@ -23,10 +23,37 @@ type negatives struct {
 // negative is what is remembered of a destination.
 type negative struct {
 	err   error
+	kind  negativeKind
 	last  time.Time     // when the last failure, or lost race, was noted
 	pause time.Duration // for how long from then on the SAN is avoided; 0: not at all yet
-	late  int           // how many races in a row were lost
+	row   int           // how many races were lost in a row, or, of an answer, how often it came
 }
+
+// negativeKind is what is behind a negative.
+type negativeKind uint8
+
+const (
+	negativeFailure negativeKind = iota // the SAN does not work to there
+	negativeAnswer                      // the answer was no
+)
+
+// route is that of a connection over TCP because of the negative. An answer that is a moment old
+// is as good as one of now.
+func (n negative) route() Route {
+	if n.kind == negativeAnswer {
+		return Route{Path: PathTCP, Reason: reasonOf(n.err), Peer: peerReasonOf(n.err), Err: n.err}
+	}
+	return Route{Path: PathTCP, Reason: ReasonCached, Err: n.err}
+}
+
+// An answer that is no, and has come answerLimit times in a row, is believed for answerFactor
+// times as long as it took, and maxAnswer at most. So who dials a peer without a SAN all the time
+// does not ask it all the time, and who starts to listen is found in a moment.
+const (
+	answerLimit  = 8
+	answerFactor = 64
+	maxAnswer    = 10 * time.Millisecond
+)
 
 // firstPause is how long a first failure keeps dials off the SAN. Most pass quickly, as that of a peer which starts anew, or
 // of a host that was busy; what does not pass is tried less and less often.
@@ -40,23 +67,58 @@ func newNegatives(ttl time.Duration) *negatives {
 	return &negatives{first: firstPause, ttl: ttl, m: make(map[netip.AddrPort]negative)}
 }
 
-// get returns why dst is to be avoided, nil if it is not.
-func (n *negatives) get(dst netip.AddrPort) error {
+// get returns why dst is to be avoided, and whether it is.
+func (n *negatives) get(dst netip.AddrPort) (negative, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if neg, ok := n.m[dst]; ok && time.Since(neg.last) < neg.pause {
-		return neg.err
+	neg, ok := n.m[dst]
+	return neg, ok && time.Since(neg.last) < neg.pause
+}
+
+// failed remembers what the failure of an attempt, which began at began, says about the next one
+// to dst.
+func (n *negatives) failed(dst netip.AddrPort, f *failure, began time.Time) {
+	switch f.lesson {
+	case lessonAvoid:
+		n.add(dst, f.err, began)
+	case lessonAsk:
+		n.answered(dst, f.err, began, f.took)
 	}
-	return nil
+}
+
+// answered remembers that the answer of dst was no, because of err, which took so long.
+func (n *negatives) answered(dst netip.AddrPort, err error, began time.Time, took time.Duration) {
+	n.note(dst, began, func(neg *negative, together bool) bool {
+		row := 1
+		if neg.kind == negativeAnswer {
+			row += neg.row
+		}
+		*neg = negative{err: err, kind: negativeAnswer, row: row}
+		if row >= answerLimit {
+			neg.pause = min(answerFactor*took, maxAnswer, n.ttl)
+		}
+		return true
+	})
+}
+
+// forget forgets the answers of all destinations with the port: somebody listens there now.
+func (n *negatives) forget(port uint16) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for dst, neg := range n.m {
+		if dst.Port() == port && neg.kind == negativeAnswer {
+			delete(n.m, dst)
+		}
+	}
 }
 
 // add remembers that dst could not be reached because of err, by a dial that began at began.
 func (n *negatives) add(dst netip.AddrPort, err error, began time.Time) {
 	n.note(dst, began, func(neg *negative, together bool) bool {
-		if together && neg.pause > 0 {
+		if together && neg.pause > 0 && neg.kind == negativeFailure {
 			return false
 		}
-		neg.err, neg.late = err, 0
+		neg.err, neg.kind, neg.row = err, negativeFailure, 0
 		n.lengthen(neg)
 		return true
 	})
@@ -68,7 +130,10 @@ func (n *negatives) late(dst netip.AddrPort, err error, began time.Time) {
 		if together {
 			return false
 		}
-		if neg.late++; neg.late < lateLimit {
+		if neg.kind == negativeAnswer {
+			*neg = negative{}
+		}
+		if neg.row++; neg.row < lateLimit {
 			neg.pause = 0
 			return true
 		}

@@ -54,14 +54,17 @@ func newQueue(maxWaiting, maxHalfOpen int) *queue {
 	return &queue{maxWaiting: maxWaiting, maxHalfOpen: maxHalfOpen, changed: make(chan struct{}, 1)}
 }
 
-// open adds s, a connection that is to be set up. If there are too many it is not added, and ok is false, with how to reject it:
-// a full backlog is final, by WSD's rule. Peers that are slow to set up are no reason for TCP not to serve this one.
+// open adds s, a connection that is to be set up. If there are too many it is not added, and ok
+// is false, with how to reject it: who finds the backlog full waits, as with TCP. Peers that are
+// slow to set up are no reason for TCP not to serve this one.
 func (q *queue) open(s *slot) (why rejection, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case q.closed, len(q.slots) >= q.maxWaiting:
+	case q.closed:
 		return rejectFinal, false
+	case len(q.slots) >= q.maxWaiting:
+		return rejectFull, false
 	case q.halfOpen >= q.maxHalfOpen:
 		return rejectBusy, false
 	}

@@ -75,12 +75,12 @@ func TestQueueBounds(t *testing.T) {
 	q.settle(c, Result{}, errors.New("broken"))
 	q.settle(d, numbered(2), nil)
 	e, f := open(), open()
-	assert.Equal(t, rejectFinal, why())
+	assert.Equal(t, rejectFull, why())
 	taken, _ := q.next()
 	assert.Equal(t, a, taken)
 	q.settle(e, numbered(3), nil)
 	g := open()
-	assert.Equal(t, rejectFinal, why())
+	assert.Equal(t, rejectFull, why())
 
 	q.close()
 	for _, s := range []*slot{b, d, e} {

@@ -8,17 +8,19 @@ import (
 	"time"
 )
 
-// race dials over the SAN and over TCP, the SAN first. The SAN has the goroutine of the caller, so that a dial which it
-// wins wakes nobody.
+// race dials in two ways, over the SAN and over TCP, or to the addresses of two families, with a
+// head start for the first. That has the goroutine of the caller, so that a dial which it wins
+// wakes nobody.
 type race struct {
-	san func(ctx context.Context) (Result, error) // returns as soon as ctx ends
-	tcp func(ctx context.Context) (Result, error)
+	first  func(ctx context.Context) (Result, error) // returns as soon as ctx ends
+	second func(ctx context.Context) (Result, error)
 
-	// lead is how long TCP waits for the SAN. It waits as long again once that has been reached: a peer that was reached
-	// over the SAN is likely to have a session in a moment, however busy both are.
+	// lead is how long the second waits for the first. It waits as long again, once, when a peer
+	// has been reached: it is likely to have a session in a moment, however busy both are.
 	lead time.Duration
 
-	// single tells that there is but one address, so that a refusal on one path speaks for the other.
+	// single tells that there is but one address, so that a refusal on one way speaks for the
+	// other.
 	single bool
 
 	// abort ends a connection that nobody wants.
@@ -26,15 +28,17 @@ type race struct {
 
 	mu sync.Mutex // a leaf, but for the locks of contexts
 	// +checklocks:mu
-	timer *time.Timer // starts TCP; nil once that has been started, or is not wanted any more
+	timer *time.Timer // starts the second; nil once that has started, or is not wanted any more
 	// +checklocks:mu
-	tcpDone chan struct{} // closed when TCP has an outcome; nil: it was not started
+	done chan struct{} // closed when the second has an outcome; nil: it was not started
 	// +checklocks:mu
-	outcome *outcome // TCP's
+	outcome *outcome // the second's
 	// +checklocks:mu
 	over bool // nobody wants it
 	// +checklocks:mu
-	beaten bool // it called the SAN off
+	beaten bool // it called the first off
+	// +checklocks:mu
+	again bool // the first had its lead twice
 }
 
 type outcome struct {
@@ -42,25 +46,26 @@ type outcome struct {
 	err error
 }
 
-// run returns the first connection that is made; the other attempt is called off, and aborted should it still
-// succeed. Beside a connection over TCP, sanErr tells why it is not over the SAN: nil means that TCP was faster. Without
-// a connection, err is sanErr where that one is final, and otherwise the error of TCP.
-func (r *race) run(ctx context.Context) (res Result, sanErr, err error) {
+// run returns the first connection that is made; the other attempt is called off, and aborted
+// should it still succeed. Beside a connection of the second, firstErr tells why it is not of the
+// first: nil means that the second was faster. Without a connection, err is firstErr where that
+// one is final, and otherwise the error of the second.
+func (r *race) run(ctx context.Context) (res Result, firstErr, err error) {
 	legs, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.mu.Lock()
-	r.timer = time.AfterFunc(r.lead, func() { r.startTCP(legs, cancel) })
+	r.timer = time.AfterFunc(r.lead, func() { r.start(legs, cancel) })
 	r.mu.Unlock()
 
-	res, sanErr = r.san(legs)
+	res, firstErr = r.first(legs)
 
 	r.mu.Lock()
 	if r.timer != nil {
 		r.timer.Stop()
-		r.timer = nil // from here on TCP is not started by it
+		r.timer = nil // from here on the second is not started by it
 	}
-	done, beaten := r.tcpDone, r.beaten
-	if sanErr == nil || r.single && !beaten && isFinal(sanErr) {
+	done, beaten := r.done, r.beaten
+	if firstErr == nil || r.single && !beaten && isFinal(firstErr) {
 		// The peer has the session as well if this side has, so the session goes first.
 		r.over = true
 		late := r.outcome
@@ -68,34 +73,34 @@ func (r *race) run(ctx context.Context) (res Result, sanErr, err error) {
 		if late != nil && late.err == nil {
 			r.abort(late.Result)
 		}
-		return res, sanErr, sanErr
+		return res, firstErr, firstErr
 	}
 	r.mu.Unlock()
 	if done == nil {
 		// TCP's error for a context that has ended is net's own.
-		res, err = r.tcp(ctx)
-		return res, sanErr, err
+		res, err = r.second(ctx)
+		return res, firstErr, err
 	}
 	<-done
 	if beaten {
-		sanErr = nil
+		firstErr = nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.outcome.Result, sanErr, r.outcome.err
+	return r.outcome.Result, firstErr, r.outcome.err
 }
 
-// startTCP dials over TCP beside the SAN.
-func (r *race) startTCP(ctx context.Context, cancel context.CancelFunc) {
+// start makes the second attempt beside the first.
+func (r *race) start(ctx context.Context, cancel context.CancelFunc) {
 	r.mu.Lock()
-	if r.timer == nil || r.tcpDone != nil {
+	if r.timer == nil || r.done != nil {
 		r.mu.Unlock()
 		return
 	}
-	r.timer, r.tcpDone = nil, make(chan struct{})
+	r.timer, r.done = nil, make(chan struct{})
 	r.mu.Unlock()
 
-	res, err := r.tcp(ctx)
+	res, err := r.second(ctx)
 
 	r.mu.Lock()
 	r.outcome = &outcome{res, err}
@@ -104,18 +109,19 @@ func (r *race) startTCP(ctx context.Context, cancel context.CancelFunc) {
 		r.beaten = !over
 		cancel()
 	}
-	close(r.tcpDone)
+	close(r.done)
 	r.mu.Unlock()
 	if over && err == nil {
 		r.abort(res)
 	}
 }
 
-// reached gives the SAN its lead again, unless TCP has started.
+// reached gives the first its lead again, unless the second has started.
 func (r *race) reached() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.timer != nil {
+	if r.timer != nil && !r.again {
+		r.again = true
 		r.timer.Reset(r.lead)
 	}
 }

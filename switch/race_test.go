@@ -131,8 +131,8 @@ func TestRace(t *testing.T) {
 				var mu sync.Mutex
 				var aborted []Path
 				r := race{
-					san:    func(ctx context.Context) (Result, error) { return san.run(ctx, begin) },
-					tcp:    func(ctx context.Context) (Result, error) { return tcp.run(ctx, begin) },
+					first:  func(ctx context.Context) (Result, error) { return san.run(ctx, begin) },
+					second: func(ctx context.Context) (Result, error) { return tcp.run(ctx, begin) },
 					lead:   50 * ms,
 					single: !c.many,
 					abort: func(r Result) {
@@ -142,7 +142,7 @@ func TestRace(t *testing.T) {
 					},
 				}
 				if san.deaf {
-					r.san = promptly(r.san, r.abort)
+					r.first = promptly(r.first, r.abort)
 				}
 				if c.reached > 0 {
 					time.AfterFunc(c.reached, r.reached)
@@ -181,12 +181,12 @@ func TestRaceTies(t *testing.T) {
 					return Result{Route: Route{Path: p}}, nil
 				}
 			}
-			r := race{san: leg(PathSAN), tcp: leg(PathTCP), lead: time.Millisecond, single: true, abort: func(r Result) {
+			r := race{first: leg(PathSAN), second: leg(PathTCP), lead: time.Millisecond, single: true, abort: func(r Result) {
 				mu.Lock()
 				defer mu.Unlock()
 				ended[r.Route.Path]++
 			}}
-			r.san = promptly(r.san, r.abort)
+			r.first = promptly(r.first, r.abort)
 			res, sanErr, err := r.run(t.Context())
 			synctest.Wait()
 			assert.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"syscall"
 
 	"sansock/provider"
 	"sansock/session"
@@ -28,8 +29,7 @@ const (
 	// ReasonControl: a Control function wants to see the socket, and the SAN has none.
 	ReasonControl
 
-	// ReasonLocalAddr: the local address asked for is not one of the provider's, or is taken on its SAN, or net
-	// refuses it.
+	// ReasonLocalAddr: the local address asked for is not one of the provider's, or is taken on its SAN.
 	ReasonLocalAddr
 
 	// ReasonNoProvider: no provider reaches, or serves, the address.
@@ -91,6 +91,14 @@ const (
 	// with ours.
 	ReasonOtherUser
 
+	// ReasonPorts: no port is free on the SAN to dial from: there are as many connections between
+	// the two addresses as it has ports.
+	ReasonPorts
+
+	// ReasonSystem: the system does not let this process do what the SAN needs: a sandbox refuses
+	// system calls, or a limit is too low. Route.Err says which.
+	ReasonSystem
+
 	reasons
 )
 
@@ -120,6 +128,8 @@ var reasonText = [reasons]string{
 	ReasonBusy:           "too many connections being set up",
 	ReasonPlainClient:    "client chose TCP",
 	ReasonOtherUser:      "listener on the SAN belongs to another user",
+	ReasonPorts:          "no free port on the SAN",
+	ReasonSystem:         "the system does not allow what the SAN needs",
 }
 
 // String returns the reason in a few words.
@@ -156,10 +166,33 @@ func reasonOf(err error) Reason {
 		return ReasonCanceled
 	case errors.Is(err, provider.StatusNoListener) && errors.Is(err, fs.ErrPermission):
 		return ReasonOtherUser
+	case errors.Is(err, errPorts):
+		return ReasonPorts
+	case isOfSystem(err):
+		return ReasonSystem
 	case errors.As(err, &status):
 		return reasonOfStatus(status)
 	}
 	return ReasonProviderFailed
+}
+
+// systemErrnos are how a sandbox, or a limit, refuses.
+var systemErrnos = []syscall.Errno{
+	syscall.EPERM, syscall.EACCES, syscall.ENOSYS, syscall.EAFNOSUPPORT, syscall.EFBIG,
+}
+
+// isOfSystem reports whether a provider has failed because the system refuses it something for
+// good.
+func isOfSystem(err error) bool {
+	if s := provider.StatusOf(err); s != provider.StatusLink && s != provider.StatusNoMemory {
+		return false
+	}
+	for _, errno := range systemErrnos {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
 }
 
 func reasonOfStatus(s provider.Status) Reason {
@@ -170,7 +203,8 @@ func reasonOfStatus(s provider.Status) Reason {
 		return ReasonUnreachable
 	case provider.StatusNoListener:
 		return ReasonNoListener
-	case provider.StatusAborted, provider.StatusDisconnected, provider.StatusExited, provider.StatusExitedUnread:
+	case provider.StatusAborted, provider.StatusDisconnected,
+		provider.StatusExited, provider.StatusExitedUnread:
 		return ReasonDisconnected
 	case provider.StatusTimeout:
 		return ReasonTimeout

@@ -4,8 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/netip"
+	"os"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -49,8 +54,6 @@ func TestReasonOfStatus(t *testing.T) {
 		provider.StatusLink:         ReasonLink,
 		provider.StatusUnsupported:  ReasonUnsupported,
 		provider.StatusClosed:       ReasonProviderFailed,
-		provider.StatusExited:       ReasonDisconnected,
-		provider.StatusExitedUnread: ReasonDisconnected,
 	}
 	n := 0
 	for s := provider.StatusOK + 1; s.Error() != "unknown status"; s++ {
@@ -90,6 +93,10 @@ func TestReasonOfOtherErrors(t *testing.T) {
 		{errors.New("something else"), ReasonProviderFailed, ReasonNone},
 		{&provider.Error{Status: provider.StatusNoListener, Err: fs.ErrPermission}, ReasonOtherUser, ReasonNone},
 		{&provider.Error{Status: provider.StatusLink, Err: fs.ErrPermission}, ReasonLink, ReasonNone},
+		{&provider.Error{Status: provider.StatusLink, Err: os.NewSyscallError("socket", syscall.EAFNOSUPPORT)}, ReasonSystem, ReasonNone},
+		{&provider.Error{Status: provider.StatusNoMemory, Err: syscall.EPERM}, ReasonSystem, ReasonNone},
+		{&provider.Error{Status: provider.StatusNoMemory, Err: syscall.ENOMEM}, ReasonMemory, ReasonNone},
+		{&provider.Error{Status: provider.StatusNoListener, Err: syscall.EPERM}, ReasonOtherUser, ReasonNone},
 		{rejected(), ReasonRefused, ReasonNone},
 		{rejected(rejectBusy.bytes()...), ReasonPeerDeclined, ReasonBusy},
 		{rejected(rejectFamily.bytes()...), ReasonPeerDeclined, ReasonNoListener},
@@ -99,3 +106,35 @@ func TestReasonOfOtherErrors(t *testing.T) {
 		assert.Equal(t, c.peer, peerReasonOf(c.err), "%v", c.err)
 	}
 }
+
+// Errors that a status has no good words for say what is behind them.
+func TestWordedErrors(t *testing.T) {
+	fail := func(s provider.Status, cause error) error {
+		return &provider.Error{Provider: "emu", Op: "dial", Status: s, Err: cause}
+	}
+	for _, c := range []struct {
+		err   error
+		local string
+		text  string
+		want  Reason
+		is    error
+	}{
+		{fail(provider.StatusNoListener, fs.ErrPermission), "[::]:0",
+			"emu: dial: what listens there belongs to another user", ReasonOtherUser, fs.ErrPermission},
+		{fail(provider.StatusAddrNotAvail, nil), "[::]:0", "emu: dial: no free port to dial from", ReasonPorts, provider.StatusAddrNotAvail},
+		{fail(provider.StatusAddrNotAvail, nil), "127.0.0.1:0", "emu: dial: no free port to dial from", ReasonPorts, syscall.EADDRNOTAVAIL},
+		{fail(provider.StatusAddrNotAvail, nil), "127.0.0.1:7", "emu: dial: address not served by the provider",
+			ReasonLocalAddr, provider.StatusAddrNotAvail},
+		{fail(provider.StatusNoListener, nil), "[::]:0", "emu: dial: no listener on the SAN", ReasonNoListener, provider.StatusNoListener},
+		{io.ErrUnexpectedEOF, "[::]:0", "unexpected EOF", ReasonProviderFailed, io.ErrUnexpectedEOF},
+	} {
+		a := &attempt{local: netip.MustParseAddrPort(c.local)}
+		err := a.worded(c.err)
+		assert.EqualError(t, err, c.text)
+		assert.Equal(t, c.want, reasonOf(err), c.text)
+		assert.ErrorIs(t, err, c.is)
+	}
+	assert.Equal(t, lessonNone, lessonOf((&attempt{local: dst0}).worded(fail(provider.StatusAddrNotAvail, nil)), time.Second))
+}
+
+var dst0 = netip.MustParseAddrPort("0.0.0.0:0")

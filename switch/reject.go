@@ -17,6 +17,7 @@ const (
 	rejectFinal  rejection = 0 // never sent
 	rejectBusy   rejection = 1 // too many connections are being set up
 	rejectFamily rejection = 2 // the listener is for the other family of addresses
+	rejectFull   rejection = 3 // its backlog is full; there will be room, and TCP would wait
 )
 
 // bytes returns the reason to pass to Request.Reject.
@@ -30,7 +31,7 @@ func (r rejection) bytes() []byte {
 // reason is the reason that the rejection gives to the dialer.
 func (r rejection) reason() Reason {
 	switch r {
-	case rejectBusy:
+	case rejectBusy, rejectFull:
 		return ReasonBusy
 	case rejectFamily:
 		return ReasonNoListener

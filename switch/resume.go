@@ -29,8 +29,11 @@ func (s *Switch) Resume(ctx context.Context, name string, state []byte) (Result,
 	if err != nil {
 		return Result{}, err
 	}
+	if s.disabled() {
+		return Result{}, s.errDisabled()
+	}
 	for _, p := range s.table.providers {
-		if p.Name() != name || s.closed.Load() {
+		if p.Name() != name {
 			continue
 		}
 		for try := 1; ; try++ {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sansock/internal/bubble"
 	"sansock/provider"
 	"sansock/session"
 )
@@ -23,6 +24,7 @@ const (
 const (
 	connectTimeout = 15 * time.Second // of a provider's Dial
 	acceptTimeout  = 5 * time.Second  // of a provider's Accept of one request
+	listenPatience = 5 * time.Second  // with providers that are asked what they serve
 
 	maxWaiting  = 4096 // connections that wait for Accept, as many as the kernel lets wait (somaxconn)
 	maxHalfOpen = 1024 // connections that are being set up, of one listener
@@ -53,6 +55,7 @@ type Switch struct {
 	table     *table
 	negatives *negatives
 	closed    atomic.Bool
+	home      uint64 // the bubble of testing/synctest that it was made in
 
 	waiting, halfOpen int // maxWaiting, maxHalfOpen; smaller in tests
 }
@@ -70,6 +73,7 @@ func New(cfg Config) *Switch {
 		lead:      cfg.HeadStart,
 		table:     newTable(cfg.Providers),
 		negatives: newNegatives(cfg.NegativeTTL),
+		home:      bubble.ID(),
 		waiting:   maxWaiting,
 		halfOpen:  maxHalfOpen,
 	}
@@ -88,8 +92,27 @@ func (s *Switch) Close() error {
 	return errors.Join(errs...)
 }
 
-// disabled reports whether there is no SAN to think of.
-func (s *Switch) disabled() bool { return len(s.table.providers) == 0 || s.closed.Load() }
+// disabled reports whether there is no SAN to think of: for there is none, or the caller is not
+// where the switch was made, and the channels and timers of providers and sessions must not leave
+// a bubble of testing/synctest.
+func (s *Switch) disabled() bool {
+	return len(s.table.providers) == 0 || s.closed.Load() || !s.Home()
+}
+
+// Home reports whether the caller may set up what the switch has made: it is in no bubble of
+// testing/synctest, or in that of the switch.
+func (s *Switch) Home() bool { return s.home == bubble.ID() }
+
+// errBubble is why a SAN is not in use.
+var errBubble = errors.New("a SAN is used only inside, or outside, of one testing/synctest bubble")
+
+// whyDisabled tells more than that there is no SAN in use, if there is more.
+func (s *Switch) whyDisabled() error {
+	if len(s.table.providers) > 0 && !s.closed.Load() {
+		return errBubble
+	}
+	return nil
+}
 
 // Result is a connection: exactly one of Session and Conn is set.
 type Result struct {

@@ -1,6 +1,7 @@
 package sanswitch
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"testing"
@@ -38,6 +39,11 @@ func serving(name string, prefixes ...string) *prefixed {
 	return p
 }
 
+// askTo is lookup without limits.
+func (t *table) askTo(dst string) ([]way, error) {
+	return t.lookup(context.Background(), netip.MustParseAddr(dst), patient)
+}
+
 func names(ways []way) []string {
 	ns := []string{}
 	for _, w := range ways {
@@ -70,7 +76,7 @@ func TestTableLookup(t *testing.T) {
 		{"fe80::77%eth0", []string{"d"}, "fe80::1"},
 		{"::1", []string{}, ""},
 	} {
-		ways, err := tab.lookup(netip.MustParseAddr(c.dst))
+		ways, err := tab.askTo(c.dst)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, names(ways), c.dst)
 		if len(ways) > 0 {
@@ -96,21 +102,24 @@ func TestTableServing(t *testing.T) {
 		{"fd00::3", []string{"b", "c"}},
 		{"127.0.0.1", []string{}},
 	} {
-		ways, err := tab.serving(netip.MustParseAddr(c.local))
+		ways, err := tab.serving(t.Context(), netip.MustParseAddr(c.local), patient)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, names(ways), c.local)
 	}
 }
 
+// Where nobody tells of changes, a miss is doubted sooner than a hit.
 func TestTableIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := serving("a", "10.1.0.5/16")
 		tab := newTable([]provider.Provider{p})
-		hit, miss := netip.MustParseAddr("10.1.1.1"), netip.MustParseAddr("10.2.1.1")
-		found := func(a netip.Addr) int {
-			ways, _ := tab.lookup(a)
+		tab.changes = func() (uint64, bool) { return 0, false }
+		found := func(a string) int {
+			ways, err := tab.askTo(a)
+			assert.NoError(t, err)
 			return len(ways)
 		}
+		const hit, miss = "10.1.1.1", "10.2.1.1"
 
 		assert.Equal(t, 1, found(hit))
 		assert.Equal(t, 0, found(miss))
@@ -137,15 +146,103 @@ func TestTableIsAskedAgain(t *testing.T) {
 	})
 }
 
+// Where changes are told, they are seen at once, and misses cost nothing.
+func TestTableIsToldOfChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := serving("a", "10.1.0.5/16")
+		tab := newTable([]provider.Provider{p})
+		gen := uint64(7)
+		tab.changes = func() (uint64, bool) { return gen, true }
+		found := func(a string) int {
+			ways, err := tab.askTo(a)
+			assert.NoError(t, err)
+			return len(ways)
+		}
+		const hit, miss = "10.1.1.1", "10.2.1.1"
+		assert.Equal(t, 1, found(hit))
+		time.Sleep(tableTTL - 1)
+		assert.Equal(t, 0, found(miss))
+		assert.Equal(t, 1, p.asked)
+
+		p.list = []netip.Prefix{netip.MustParsePrefix("10.2.0.5/16")}
+		gen++
+		assert.Equal(t, 1, found(miss))
+		assert.Equal(t, 0, found(hit))
+		assert.Equal(t, 2, p.asked)
+
+		time.Sleep(tableTTL)
+		assert.Equal(t, 1, found(miss))
+		assert.Equal(t, 3, p.asked, "a provider may know more than the host")
+	})
+}
+
+// slowPrefixes is a provider that takes its time to say what it serves.
+type slowPrefixes struct {
+	*prefixed
+	take time.Duration
+}
+
+func (p *slowPrefixes) Prefixes() ([]netip.Prefix, error) {
+	time.Sleep(p.take)
+	return p.prefixed.Prefixes()
+}
+
+// Whoever looks something up waits no longer than it likes, and several wait for the same reading.
+func TestTableThatTakesItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ms = time.Millisecond
+		p := &slowPrefixes{serving("a", "10.1.0.5/16", "127.0.0.1/8"), 100 * ms}
+		tab := newTable([]provider.Provider{p})
+		gen := uint64(1)
+		tab.changes = func() (uint64, bool) { return gen, true }
+		want := func(a string, patience time.Duration, n int, wantErr error, took time.Duration) {
+			t.Helper()
+			began := time.Now()
+			ways, err := tab.lookup(t.Context(), netip.MustParseAddr(a), patience)
+			assert.Len(t, ways, n)
+			assert.Equal(t, wantErr, err)
+			assert.Equal(t, took, time.Since(began))
+		}
+		want("10.1.1.1", 40*ms, 0, errReading, 40*ms)
+		want("10.1.1.1", 40*ms, 0, errReading, 0) // it has hung for as long already
+		want("127.0.0.1", 101*ms, 1, nil, 60*ms)
+		want("10.1.1.1", 0, 1, nil, 0)
+		assert.Equal(t, 1, p.asked)
+
+		gen++
+		want("127.0.0.1", 0, 1, nil, 0) // does not go away
+		want("10.1.1.1", 40*ms, 0, errReading, 40*ms)
+		want("10.1.1.1", time.Hour, 1, nil, changeShare*100*ms-40*ms) // paced, and then read
+		assert.Equal(t, 2, p.asked)
+
+		// A change while it is being read is not missed.
+		gen++
+		want("127.0.0.1", 0, 1, nil, 0)
+		gen++
+		want("10.1.1.1", time.Hour, 1, nil, 2*changeShare*100*ms)
+		assert.Equal(t, 4, p.asked)
+
+		// The end of a dial ends its wait.
+		gen++
+		ctx, cancel := context.WithTimeout(t.Context(), 10*ms)
+		defer cancel()
+		began := time.Now()
+		_, err := tab.lookup(ctx, netip.MustParseAddr("10.1.1.1"), time.Hour)
+		assert.Equal(t, errReading, err)
+		assert.Equal(t, 10*ms, time.Since(began))
+		time.Sleep(time.Second)
+	})
+}
+
 func TestTableOfProviderThatCannotTell(t *testing.T) {
 	broken := errors.New("broken")
 	a, b := serving("a"), serving("b", "10.1.0.5/16")
 	a.err = broken
 	tab := newTable([]provider.Provider{a, b})
-	ways, err := tab.lookup(netip.MustParseAddr("10.1.1.1"))
+	ways, err := tab.askTo("10.1.1.1")
 	assert.NoError(t, err, "another one serves it")
 	assert.Equal(t, []string{"b"}, names(ways))
-	ways, err = tab.lookup(netip.MustParseAddr("10.2.1.1"))
+	ways, err = tab.askTo("10.2.1.1")
 	assert.Equal(t, broken, err)
 	assert.Empty(t, ways)
 }

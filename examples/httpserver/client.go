@@ -13,6 +13,8 @@ import (
 	"net/http/httptrace"
 	"os"
 	"time"
+
+	"sansock/sanhttp"
 )
 
 // runBoth serves on l, and is its client. Either's failure ends both.
@@ -51,7 +53,8 @@ func reachable(a net.Addr) string {
 
 // runClient sends requests, checks the answers and prints them. Without roots it trusts the certificate in the file.
 func runClient(ctx context.Context, o options, roots *x509.CertPool) error {
-	transport := &http.Transport{DialContext: o.dial}
+	transport := sanhttp.NewTransport(nil)
+	transport.DialContext = o.dial
 	defer transport.CloseIdleConnections()
 	scheme := "http"
 	if o.tls {
@@ -67,7 +70,6 @@ func runClient(ctx context.Context, o options, roots *x509.CertPool) error {
 			}
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots}
-		transport.ForceAttemptHTTP2 = true
 	}
 	client := &http.Client{Transport: transport, Timeout: time.Minute}
 	url := scheme + "://" + o.addr

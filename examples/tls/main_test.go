@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sansock/examples/internal/pathtest"
+	"sansock/sanhttp"
 	"sansock/sannet"
 )
 
@@ -185,7 +186,8 @@ func TestHTTP2(t *testing.T) {
 	})}
 	served := make(chan error, 1)
 	go func() { served <- srv.ServeTLS(l, "", "") }()
-	transport := &http.Transport{DialContext: sannet.DialContext, TLSClientConfig: clientConfig, ForceAttemptHTTP2: true}
+	transport := sanhttp.NewTransport(nil)
+	transport.TLSClientConfig = clientConfig
 	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
 	for range 3 {
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{

@@ -16,6 +16,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"sansock/sanhttp"
 	"sansock/sannet"
 )
 
@@ -66,13 +67,14 @@ func echo(w http.ResponseWriter, r *http.Request) {
 
 // dial connects, and tells made about the connection below.
 func dial(ctx context.Context, addr string, made func(net.Conn)) (*websocket.Conn, error) {
-	transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	transport := sanhttp.NewTransport(nil)
+	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := sannet.DialContext(ctx, network, addr)
 		if err == nil {
 			made(c)
 		}
 		return c, err
-	}}
+	}
 	c, _, err := websocket.Dial(ctx, "ws://"+addr, &websocket.DialOptions{HTTPClient: &http.Client{Transport: transport}})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,215 @@
+package sanswitch
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// call is a dial on a "tcp" network: the SAN at every address that it may reach, raced by TCP.
+type call struct {
+	s       *Switch
+	d       *net.Dialer // its limits of time are the context's
+	network string
+	dests   []destination
+	asks    []*ask
+	passed  Route         // why there is no ask for the other destinations
+	lead    time.Duration // how long TCP waits for the SAN, and for the question where there is one
+	tracer  *tracer
+	race    race
+
+	mu sync.Mutex // guards what comes of the asks
+}
+
+// ask is the question whether one destination is on the SAN.
+type ask struct {
+	destination
+	ways []way
+
+	state askState
+	began time.Time
+	f     *failure // where it failed
+}
+
+// askState is what has become of an ask.
+type askState uint8
+
+const (
+	askOpen   askState = iota // nobody has asked
+	askBegun                  // there is no answer yet
+	askWaits                  // the peer has no room yet
+	askFailed                 // by itself, not because the dial was over
+	askWon
+)
+
+// newCall returns a call to the destinations.
+func (s *Switch) newCall(
+	ctx context.Context, d *net.Dialer, network string, dests []destination, t *tracer,
+) *call {
+	plain := *d
+	plain.Timeout, plain.Deadline = 0, time.Time{}
+	c := &call{s: s, d: &plain, network: network, dests: dests, tracer: t}
+	c.lead = shorten(s.lead, ctx)
+	c.passed = Route{Path: PathTCP, Reason: ReasonNoProvider}
+	cached := false
+	for _, dst := range dests {
+		ways, why, err := s.choose(ctx, dst, localOf(d), c.lead)
+		if len(ways) > 0 && dst.isUnspecified() && hasLocalIP(d) {
+			ways, why = nil, ReasonLocalAddr // the kernel goes to the local address then
+		}
+		if len(ways) > 0 {
+			if err = localError(d, network, network, dst); err != nil {
+				ways, why = nil, ReasonLocalAddr
+			}
+		}
+		neg, known := s.negatives.get(dst.addr)
+		switch {
+		case len(ways) > 0 && !known:
+			c.asks = append(c.asks, &ask{destination: dst, ways: ways})
+		case len(ways) > 0:
+			c.passed, cached = neg.route(), true
+		case !cached && why != ReasonNoProvider:
+			c.passed.Reason, c.passed.Err = why, err
+		}
+	}
+	return c
+}
+
+// run makes the call.
+func (c *call) run(ctx context.Context) (Result, error) {
+	defer c.tracer.finish(c.d)
+	if len(c.asks) == 0 {
+		res, err := c.overTCP(ctx)
+		if err == nil {
+			res.Route = c.passed
+		}
+		return res, err
+	}
+	c.race = race{
+		first:  c.overSAN,
+		second: c.overTCP,
+		lead:   c.lead,
+		single: len(c.dests) == 1,
+		abort:  Result.drop,
+	}
+	for _, a := range c.asks {
+		if !prompt(a.ways) {
+			c.race.first = promptly(c.overSAN, c.race.abort)
+		}
+	}
+	res, sanErr, err := c.race.run(ctx)
+	var f *failure
+	switch errors.As(sanErr, &f); {
+	case err != nil && f == err:
+		return Result{}, opError(c.network, c.d, c.dests[0], f.final)
+	case err != nil:
+		return Result{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.learn(res)
+	if res.Session == nil {
+		res.Route = c.route(res.Conn)
+	}
+	return res, nil
+}
+
+// overTCP dials the destinations over TCP.
+func (c *call) overTCP(ctx context.Context) (Result, error) {
+	one := func(ctx context.Context, dst destination) (Result, error) {
+		c.tracer.begin(dst)
+		res, err := fromNet(ctx, c.d, c.network, dst.shown.String(), Route{Path: PathTCP})
+		c.tracer.end(dst, err)
+		return res, err
+	}
+	first, then := split(c.d, c.network, c.dests, c.dests[0].is4())
+	return inOrder(ctx, first, then, delayOf(c.d), one)
+}
+
+// overSAN asks the destinations over the SAN, for no longer altogether than one may take.
+func (c *call) overSAN(ctx context.Context) (Result, error) {
+	if len(c.asks) > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, connectTimeout)
+		defer cancel()
+	}
+	first, then := split(c.d, c.network, c.asks, c.dests[0].is4())
+	return inOrder(ctx, first, then, delayOf(c.d), c.ask)
+}
+
+// ask asks one destination.
+func (c *call) ask(ctx context.Context, a *ask) (Result, error) {
+	c.mu.Lock()
+	a.state, a.began = askBegun, time.Now()
+	c.mu.Unlock()
+	c.tracer.begin(a.destination)
+	at := c.s.attempt(a.destination, a.ways, c.d)
+	at.reached = c.race.reached
+	at.waits = func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		a.state = askWaits
+	}
+	res, err := at.run(ctx)
+	c.answered(ctx, a, err)
+	return res, err
+}
+
+// answered notes what came of an ask.
+func (c *call) answered(ctx context.Context, a *ask, err error) {
+	if err == nil {
+		c.tracer.end(a.destination, nil)
+	} else if c.tracer != nil {
+		c.tracer.fail(a.destination, opError(c.network, c.d, a.destination, sanError(ctx, err)))
+	}
+	var f *failure
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err == nil:
+		a.state = askWon
+	case errors.As(err, &f) && ctx.Err() != context.Canceled:
+		a.state, a.f = askFailed, f
+	}
+}
+
+// learn remembers what the call says about the next one to the same destinations, now that it has
+// a connection. It needs to be called with locked mutex.
+func (c *call) learn(res Result) {
+	for _, a := range c.asks {
+		switch {
+		case a.state == askWon && res.Session != nil:
+			c.s.negatives.won(a.addr)
+		case a.state == askBegun:
+			c.s.negatives.late(a.addr, errLate, a.began)
+		case a.state == askFailed && a.f.final == nil:
+			c.s.negatives.failed(a.addr, a.f, a.began)
+		}
+	}
+}
+
+// route is why the connection is over TCP: what kept it from the SAN at its address, or else at
+// the first one asked. It needs to be called with locked mutex.
+func (c *call) route(conn net.Conn) Route {
+	var to netip.AddrPort
+	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		to = dialedAddr(a, c.network)
+	}
+	best := c.asks[0]
+	for _, a := range c.asks {
+		if a.addr == to {
+			best = a
+		}
+	}
+	switch best.state {
+	case askFailed:
+		err := best.f.err
+		return Route{Path: PathTCP, Reason: reasonOf(err), Peer: peerReasonOf(err), Err: err}
+	case askWaits:
+		return Route{Path: PathTCP, Reason: ReasonPeerDeclined, Peer: ReasonBusy}
+	}
+	return Route{Path: PathTCP, Reason: ReasonRaceLost}
+}
