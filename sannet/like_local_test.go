@@ -3,6 +3,7 @@ package sannet_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 
 	"github.com/stretchr/testify/require"
@@ -52,7 +53,7 @@ var localAddrs = []net.Addr{
 	&net.TCPAddr{Port: -1},
 	&net.TCPAddr{Port: 65536},
 	&net.TCPAddr{Port: 99999},
-	&net.TCPAddr{Port: 1<<32 + 8080},
+	&net.TCPAddr{Port: (1<<32 + 8080) & math.MaxInt},
 	&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: -1},
 	&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 99999},
 	&net.TCPAddr{IP: net.IPv6loopback, Port: 99999},
