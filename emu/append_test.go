@@ -38,8 +38,8 @@ func TestAppendEndsGrowth(t *testing.T) {
 			require.NoError(t, y.Deregister(r.Handle))
 		}},
 		"a long message is on its way": {do: func(x, _ *end, _ provider.Region) {
-			x.Endpoint.(*endpoint).peer.copying = true
-			t.Cleanup(func() { x.Endpoint.(*endpoint).peer.copying = false })
+			x.Endpoint.(*endpoint).peer.rq.copying = true
+			t.Cleanup(func() { x.Endpoint.(*endpoint).peer.rq.copying = false })
 		}},
 		"the link swallows everything": {do: func(x, _ *end, _ provider.Region) { DropLink(x.Endpoint) }},
 		"the link is cut":              {do: func(x, _ *end, _ provider.Region) { CutLink(x.Endpoint) }},
@@ -54,7 +54,7 @@ func TestAppendEndsGrowth(t *testing.T) {
 			before := bytes.Clone(r.Bytes)
 			require.False(t, x.grower().Append([]byte("!")))
 			require.Equal(t, before, r.Bytes)
-			x.Endpoint.(*endpoint).peer.copying = false
+			x.Endpoint.(*endpoint).peer.rq.copying = false
 			require.Equal(t, provider.Completion{Op: provider.OpRecv, Len: 12}, y.next())
 		})
 	}

@@ -75,6 +75,14 @@ type Fault struct {
 	Status      provider.Status // how; StatusLink if zero
 }
 
+// Faults are rules by which steps fail.
+type Faults struct {
+	Rules []Fault
+
+	// Seed is what the random decisions come from. Keys of memory do not: they cannot be foretold.
+	Seed uint64
+}
+
 // faults decides which steps fail. Every rule has its own random numbers, so that its k-th decision is the same in every
 // run, whatever happens at other steps.
 type faults struct {
@@ -90,16 +98,16 @@ type rule struct {
 	rand *rand.Rand
 }
 
-func newFaults(hook func(Step) error, rules []Fault, seed uint64) *faults {
-	if hook == nil && len(rules) == 0 {
+func newFaults(hook func(Step) error, c Faults) *faults {
+	if hook == nil && len(c.Rules) == 0 {
 		return nil
 	}
 	f := &faults{hook: hook}
-	for i, r := range rules {
+	for i, r := range c.Rules {
 		if r.Status == provider.StatusOK {
 			r.Status = provider.StatusLink
 		}
-		f.rules = append(f.rules, rule{Fault: r, rand: rand.New(rand.NewPCG(seed, uint64(i)))})
+		f.rules = append(f.rules, rule{Fault: r, rand: rand.New(rand.NewPCG(c.Seed, uint64(i)))})
 	}
 	return f
 }

@@ -173,20 +173,22 @@ func outcomes(t *testing.T, c Config, n int) []bool {
 
 func TestFaultRules(t *testing.T) {
 	require.Equal(t, []bool{false, false, true, false},
-		outcomes(t, Config{Faults: []Fault{{Step: StepAllocate, Nth: 3}, {Step: StepExpose}}}, 4))
-	require.Equal(t, []bool{true, true}, outcomes(t, Config{Faults: []Fault{{Step: StepAllocate}}}, 2))
+		outcomes(t, Config{Faults: Faults{Rules: []Fault{{Step: StepAllocate, Nth: 3}, {Step: StepExpose}}}}, 4))
+	require.Equal(t, []bool{true, true}, outcomes(t, Config{Faults: Faults{Rules: []Fault{{Step: StepAllocate}}}}, 2))
 
-	half := Config{Faults: []Fault{{Step: StepAllocate, Probability: 0.5, Status: provider.StatusNoMemory}}, Seed: 7}
+	half := Config{Faults: Faults{
+		Rules: []Fault{{Step: StepAllocate, Probability: 0.5, Status: provider.StatusNoMemory}}, Seed: 7,
+	}}
 	one := outcomes(t, half, 200)
 	require.Contains(t, one, true)
 	require.Contains(t, one, false)
 	require.Equal(t, one, outcomes(t, half, 200), "the same seed, the same run")
-	half.Faults = append(half.Faults, Fault{Step: StepExpose, Probability: 0.5})
+	half.Faults.Rules = append(half.Faults.Rules, Fault{Step: StepExpose, Probability: 0.5})
 	require.Equal(t, one, outcomes(t, half, 200), "whatever else goes wrong")
-	half.Seed = 8
+	half.Faults.Seed = 8
 	require.NotEqual(t, one, outcomes(t, half, 200))
 
-	p := open(t, Config{Faults: []Fault{{Step: StepDial}}})
+	p := open(t, Config{Faults: Faults{Rules: []Fault{{Step: StepDial}}}})
 	_, err := p.Dial(context.Background(), loopback, ap("127.0.0.1:1"))
 	statusOf(t, provider.StatusLink, err)
 }
@@ -428,7 +430,7 @@ func TestCompletions(t *testing.T) {
 		<-y.wake // for the second of them
 		require.Equal(t, time.Second, time.Since(start))
 		require.Len(t, y.all(), 2)
-		require.Zero(t, y.Endpoint.(*endpoint).urgent)
+		require.Zero(t, y.Endpoint.(*endpoint).cq.urgent)
 		x.say("again")
 		require.Equal(t, 5, y.next().Len)
 		require.Equal(t, 2*time.Second, time.Since(start))

@@ -10,69 +10,14 @@ package emu
 
 import (
 	"context"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
 	"sansock/emu/shm"
 	"sansock/provider"
 )
-
-// Config is the shape of an emulated SAN. Its zero value is a good default.
-type Config struct {
-	// Fabric is where the provider is: those on one fabric reach each other. nil: the one that all processes of the
-	// user on this host share.
-	Fabric *Fabric
-
-	// SameProcess leaves other processes out. They are also where a limit below is tighter than what shared memory
-	// offers, or a knob asks for what it does not have.
-	SameProcess bool
-
-	// Name is the provider's name, by default "emu".
-	Name string
-
-	// Prefixes replaces the addresses of this host as what the provider serves.
-	Prefixes func() ([]netip.Prefix, error)
-
-	// Attributes of the provider, see provider.Attributes. 0 is the default that is given here.
-	MaxMessage    int // 1 MiB; at most 1 GiB
-	MaxInline     int // as MaxMessage; negative: none
-	MaxRDMA       int // 1 GiB
-	RDMAThreshold int // 32 KiB
-	MaxRecvs      int // 4096
-	MaxSends      int // 4096
-	MaxRDMAs      int // 256
-	Buffered      int // 128 KiB; negative: no preference
-
-	// NoAppend leaves the extension provider.Appender out.
-	NoAppend bool
-
-	// NoRDMARead leaves the extension out, and memory cannot be exposed for reading.
-	NoRDMARead bool
-
-	// LocalRegistration makes registration of the local memory of RDMA operations a must.
-	LocalRegistration bool
-
-	// Memory limits what the proxy driver has to give.
-	Memory Memory
-
-	// Link is the shape of what this provider's endpoints send.
-	Link Link
-
-	// Completions are how completions are reported to this provider's endpoints.
-	Completions Completions
-
-	// Fault, if set, is asked at every step and makes it fail by an error, best a provider.Status or a
-	// *provider.Error. It must not call the provider. Faults are rules for the same. Both may fail a step.
-	Fault  func(Step) error
-	Faults []Fault
-
-	// Seed is what the random decisions of Faults come from. Keys do not: they cannot be foretold.
-	Seed uint64
-}
 
 // Provider is an emulated SAN adapter.
 type Provider struct {
@@ -94,13 +39,6 @@ type Provider struct {
 	closed    bool
 }
 
-func or(v, def int) int {
-	if v == 0 {
-		return def
-	}
-	return max(v, 0)
-}
-
 // New opens a provider. The error is a *provider.Error about the configuration.
 func New(c Config) (*Provider, error) {
 	p := &Provider{
@@ -111,7 +49,7 @@ func New(c Config) (*Provider, error) {
 		proxy:     newProxy(c.Memory),
 		link:      c.Link,
 		slow:      c.Completions,
-		faults:    newFaults(c.Fault, c.Faults, c.Seed),
+		faults:    newFaults(c.Fault, c.Faults),
 		listeners: make(map[*listener]struct{}),
 		done:      make(chan struct{}),
 	}
@@ -238,144 +176,6 @@ func (p *Provider) Listen(local netip.AddrPort, backlog int) (provider.Listener,
 	}
 	p.listeners[l] = struct{}{}
 	return l, nil
-}
-
-// Dial implements provider.Provider.
-func (p *Provider) Dial(ctx context.Context, local, remote netip.AddrPort) (provider.Endpoint, error) {
-	return p.DialEarly(ctx, local, remote, func(provider.Endpoint) error { return nil })
-}
-
-// DialEarly implements provider.EarlyDialer.
-func (p *Provider) DialEarly(ctx context.Context, local, remote netip.AddrPort, begin func(provider.Endpoint) error) (provider.Endpoint, error) {
-	if err := p.step(StepDial, "dial"); err != nil {
-		return nil, err
-	}
-	e, err := p.dial(ctx, clean(local), clean(remote), begin)
-	if err != nil {
-		return nil, err
-	}
-	err = p.step(StepDialComplete, "dial")
-	here, ok := e.(*endpoint)
-	if err == nil && ok {
-		err = p.roundTrip(ctx, here)
-	}
-	if err != nil {
-		e.Close()
-		return nil, err
-	}
-	if !ok {
-		return e, nil
-	}
-	face := here.face()
-	if err := begin(face); err != nil {
-		face.Close()
-		return nil, err
-	}
-	return face, nil
-}
-
-// dial returns an *endpoint, or one that is connected to another process.
-func (p *Provider) dial(ctx context.Context, local, remote netip.AddrPort, begin func(provider.Endpoint) error) (provider.Endpoint, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, p.ended("dial", err)
-	}
-	select {
-	case <-p.done:
-		return nil, p.failure("dial", provider.StatusClosed)
-	default:
-	}
-	// As for TCP, the unspecified address means this host.
-	if remote.Addr() == netip.IPv4Unspecified() {
-		remote = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), remote.Port())
-	} else if remote.Addr() == netip.IPv6Unspecified() {
-		remote = netip.AddrPortFrom(netip.IPv6Loopback(), remote.Port())
-	}
-	l := p.fabric.find(remote)
-	if l == nil && p.node == nil {
-		return nil, p.failure("dial", provider.StatusNoListener)
-	}
-	if !local.Addr().IsValid() || local.Addr().IsUnspecified() {
-		// The emulated SAN stays on this host, where an address is reached from itself, except that all of 127.0.0.0/8 is
-		// reached from the first one.
-		from := remote.Addr()
-		if from.Is4() && from.IsLoopback() {
-			from = netip.AddrFrom4([4]byte{127, 0, 0, 1})
-		}
-		local = netip.AddrPortFrom(from, local.Port())
-	} else if ok, err := p.serves(local.Addr()); err != nil || !ok || local.Addr().Is4() != remote.Addr().Is4() {
-		return nil, p.failure("dial", provider.StatusAddrNotAvail)
-	}
-	if l == nil {
-		return p.cross(ctx, local, remote, begin)
-	}
-	local, err := p.fabric.pickUp(local, remote)
-	if err != nil {
-		return nil, p.failure("dial", provider.StatusOf(err))
-	}
-	r := &request{dialer: p, to: l, local: remote, remote: local, answer: make(chan answer, 1)}
-	if err := l.enqueue(r); err != nil {
-		p.fabric.putDown(local, remote)
-		return nil, p.failure("dial", provider.StatusOf(err))
-	}
-	var a answer
-	select {
-	case a = <-r.answer:
-		if a.ep != nil {
-			return a.ep, nil
-		}
-		p.fabric.putDown(local, remote)
-		return nil, a.err
-	case <-ctx.Done():
-		a.err = p.ended("dial", ctx.Err())
-	case <-p.done:
-		a.err = p.failure("dial", provider.StatusClosed)
-	}
-	if r.take() {
-		l.withdraw(r)
-	} else if late := <-r.answer; late.ep != nil {
-		// Accepted at the same moment: the connection is there, and the other end hears that it is over.
-		late.ep.Close()
-		return nil, a.err
-	}
-	p.fabric.putDown(local, remote)
-	return nil, a.err
-}
-
-// roundTrip waits as long as a request and its answer take on the links of e.
-func (p *Provider) roundTrip(ctx context.Context, e *endpoint) error {
-	if e.egress() == nil {
-		return nil
-	}
-	t := time.NewTimer(e.egress().Latency + e.peer.egress().Latency)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return p.ended("dial", ctx.Err())
-	case <-p.done:
-		return p.failure("dial", provider.StatusClosed)
-	}
-}
-
-// connect makes both ends of a connection.
-func connect(dialer, listener *Provider, from, to netip.AddrPort) (*endpoint, *endpoint) {
-	c := &conn{addr: [2]netip.AddrPort{from, to}, fab: dialer.fabric}
-	c.open.Store(2)
-	for i, p := range [2]*Provider{dialer, listener} {
-		e := &c.ends[i]
-		e.peer, e.conn, e.prov, e.attr = &c.ends[1-i], c, p, &p.attr
-		e.table.Salt, e.slow = rand.Uint64(), newSlow(p.slow, e)
-	}
-	if dialer.link.shaped() || listener.link.shaped() {
-		for i, p := range [2]*Provider{dialer, listener} {
-			c.links[i] = newLink(p.link, &c.ends[i])
-		}
-	}
-	for i := range c.ends {
-		c.ends[i].prov.remember(&c.ends[i])
-	}
-	return &c.ends[0], &c.ends[1]
 }
 
 func (p *Provider) remember(e *endpoint) {
