@@ -1,9 +1,10 @@
 package emu
 
-// Append implements provider.Appender. A message has been taken when its completion has left the queue. It is
-// looked for at the end of the queue alone, so a completion of the receiver's own behind it ends its growth, too. While a
-// long message is being copied it has been sent, but has no completion yet. Nobody is woken: the completion has done that, or
-// whoever armed after it was told of it.
+// Append implements provider.Appender. A message has been taken when its completion has left the
+// queue. It is looked for at the end of the queue alone, so a completion of the receiver's own
+// behind it ends its growth, too. While a long message is being copied it has been sent, but has no
+// completion yet. Nobody is woken: the completion has done that, or whoever armed after it was told
+// of it.
 func (e *endpoint) Append(b []byte) bool {
 	p := e.peer
 	p.lock()

@@ -73,7 +73,8 @@ func TestAppendLate(t *testing.T) {
 	assert.False(t, x.grower().Append([]byte("!")))
 }
 
-// TestAppendLong appends to a message that was copied without the lock. What would itself be copied so is a message.
+// TestAppendLong appends to a message that was copied without the lock. What would itself be copied
+// so is a message.
 func TestAppendLong(t *testing.T) {
 	x, y := pair(t, Config{})
 	const long = copyUnderLock + 1
@@ -88,7 +89,8 @@ func TestAppendLong(t *testing.T) {
 	assert.Equal(t, want, r.Bytes[:len(want)])
 }
 
-// TestNoAppend: the extension is left out where that is asked for, and where knobs would not see what is appended.
+// TestNoAppend: the extension is left out where that is asked for, and where knobs would not see
+// what is appended.
 func TestNoAppend(t *testing.T) {
 	for _, c := range []Config{
 		{NoAppend: true}, {Link: Link{Latency: time.Nanosecond}}, {Fault: func(Step) error { return nil }},

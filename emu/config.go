@@ -6,12 +6,12 @@ import (
 
 // Config is the shape of an emulated SAN. Its zero value is a good default.
 type Config struct {
-	// Fabric is where the provider is: those on one fabric reach each other. nil: the one that all processes of the
-	// user on this host share.
+	// Fabric is where the provider is: those on one fabric reach each other. nil: the one that all
+	// processes of the user on this host share.
 	Fabric *Fabric
 
-	// SameProcess leaves other processes out. They are also where a limit below is tighter than what shared memory
-	// offers, or a knob asks for what it does not have.
+	// SameProcess leaves other processes out. They are also where a limit below is tighter than
+	// what shared memory offers, or a knob asks for what it does not have.
 	SameProcess bool
 
 	// Name is the provider's name, by default "emu".
@@ -48,8 +48,10 @@ type Config struct {
 	// Completions are how completions are reported to this provider's endpoints.
 	Completions Completions
 
-	// Fault, if set, is asked at every step and makes it fail by an error, best a provider.Status or a
-	// *provider.Error. It must not call the provider. Faults does the same by rules. Both may fail a step.
+	// Fault, if set, is asked at every step and makes it fail by an error, best a provider.Status
+	// or a
+	// *provider.Error. It must not call the provider. Faults does the same by
+	// rules. Both may fail a step.
 	Fault  func(Step) error
 	Faults Faults
 }

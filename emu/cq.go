@@ -1,44 +1,11 @@
 package emu
 
 import (
-	"sansock/internal/ring"
 	"sansock/provider"
 )
 
-// comp is a completion on its way to Poll.
-type comp struct {
-	ctx    uint64
-	n      uint32
-	op     provider.Op
-	status provider.Status
-	urgent bool // wakes for WakeSolicited
-	open   bool // a message that may grow, see Append
-}
-
-// completions is the completion queue of an endpoint.
-type completions struct {
-	ring   ring.Ring[comp]
-	urgent uint32                            // completions in ring that wake for WakeSolicited
-	hidden uint32                            // the newest in ring, which are not to be seen yet
-	posted [provider.OpDisconnect + 1]uint32 // operations posted and not yet polled, by kind
-}
-
 // seen is how many completions Poll may take.
 func (q *completions) seen() int { return q.ring.Len() - int(q.hidden) }
-
-// last is the last completion, which tells of the end of the connection.
-type last struct {
-	stage lastStage
-	cause provider.Status
-}
-
-type lastStage uint8
-
-const (
-	lastNone lastStage = iota // the connection has not ended, or Close was first
-	lastPending
-	lastReported
-)
 
 // push reports a completion, and whether to call callWake. Called with the lock held.
 func (e *endpoint) push(c comp) bool {
@@ -76,11 +43,13 @@ func (e *endpoint) Poll(c []provider.Completion) int {
 	return n
 }
 
-// settled reports that nothing is under way that would still complete by itself. Called with the lock held.
+// settled reports that nothing is under way that would still complete by itself. Called with the
+// lock held.
 func (e *endpoint) settled() bool { return e.work.own == 0 && !e.rq.copying }
 
-// pollEnd reports what the end of the connection left: operations cut short, then the end itself. They need no place
-// in the completion queue, so the end needs no memory. Called with the lock held.
+// pollEnd reports what the end of the connection left: operations cut short, then the end itself.
+// They need no place in the completion queue, so the end needs no memory. Called with the lock
+// held.
 func (e *endpoint) pollEnd(c []provider.Completion) (n int) {
 	for ; n < len(c) && e.rq.posted.Len() > 0; n++ {
 		r := e.rq.posted.Front()
@@ -153,8 +122,9 @@ func (e *endpoint) arm(w provider.Wake) {
 	e.state.Or(uint32(w) * lockArmed)
 }
 
-// rouse uses up the arming if a completion is covered by it. The caller then calls callWake, after it has released the lock.
-// Called with the lock held, and not again before unlock when it has reported true.
+// rouse uses up the arming if a completion is covered by it. The caller then calls callWake, after
+// it has released the lock. Called with the lock held, and not again before unlock when it has
+// reported true.
 func (e *endpoint) rouse(urgent bool) bool {
 	w := e.state.Load() & armedMask
 	if w == 0 || w == uint32(provider.WakeSolicited)*lockArmed && !urgent {

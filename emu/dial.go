@@ -97,8 +97,8 @@ func reached(remote netip.AddrPort) netip.AddrPort {
 var loopback4 = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 // from is the address that remote is dialed from, if local does not say. The emulated SAN stays on
-// this host, where an address is reached from itself, except that all of 127.0.0.0/8 is reached from
-// the first one.
+// this host, where an address is reached from itself, except that all of 127.0.0.0/8 is reached
+// from the first one.
 func (p *Provider) from(local, remote netip.AddrPort) (netip.AddrPort, error) {
 	if !local.Addr().IsValid() || local.Addr().IsUnspecified() {
 		from := remote.Addr()
@@ -114,8 +114,8 @@ func (p *Provider) from(local, remote netip.AddrPort) (netip.AddrPort, error) {
 	return local, nil
 }
 
-// await waits for the answer to r. Where there is no endpoint, connected says that there was one for a
-// moment, whose Close has given the addresses back.
+// await waits for the answer to r. Where there is no endpoint, connected says that there was one
+// for a moment, whose Close has given the addresses back.
 func (p *Provider) await(ctx context.Context, r *request) (e *endpoint, connected bool, err error) {
 	select {
 	case a := <-r.answer:
@@ -128,7 +128,8 @@ func (p *Provider) await(ctx context.Context, r *request) (e *endpoint, connecte
 	if r.take() {
 		r.to.withdraw(r)
 	} else if late := <-r.answer; late.ep != nil {
-		// Accepted at the same moment: the connection is there, and the other end hears that it is over.
+		// Accepted at the same moment: the connection is there, and the other end hears that it is
+		// over.
 		late.ep.Close()
 		connected = true
 	}

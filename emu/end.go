@@ -25,7 +25,8 @@ func (e *endpoint) Close() error {
 			e.peer.report(provider.StatusDisconnected)
 		}
 	}
-	// From the gate on nothing begins. What is under way looks at it between pieces, and a wake function is quick.
+	// From the gate on nothing begins. What is under way looks at it between pieces, and a wake
+	// function is quick.
 	e.lock()
 	for e.work.own != 0 || e.work.peers != 0 || e.rq.copying || e.state.Load() >= lockWaker {
 		e.wait()
@@ -47,8 +48,8 @@ func (e *endpoint) Close() error {
 	return nil
 }
 
-// sever ends the connection at both ends, for a reason that neither end wanted. Both are shut before either
-// hears of it: who has seen the end cannot send any more.
+// sever ends the connection at both ends, for a reason that neither end wanted. Both are shut
+// before either hears of it: who has seen the end cannot send any more.
 func (e *endpoint) sever(cause provider.Status) {
 	e.shut()
 	e.peer.shut()
@@ -58,7 +59,8 @@ func (e *endpoint) sever(cause provider.Status) {
 	e.peer.report(cause)
 }
 
-// shut makes e take nothing more. When it returns, the peer does not touch the receives of e any more.
+// shut makes e take nothing more. When it returns, the peer does not touch the receives of e any
+// more.
 func (e *endpoint) shut() {
 	e.lock()
 	e.gate |= gateOver

@@ -30,9 +30,9 @@ const (
 // goroutine that sends it straight into the receive that the peer has posted, under the peer's lock
 // alone. The two ends' locks are never held together, so they need no order.
 type endpoint struct {
-	// The lock guards what follows up to the line. Nothing but the proxy driver's mutex is taken while
-	// it is held, memory is copied under it only up to copyUnderLock bytes, and no wake function is
-	// called.
+	// The lock guards what follows up to the line. Nothing but the proxy driver's mutex is taken
+	// while it is held, memory is copied under it only up to copyUnderLock bytes, and no wake
+	// function is called.
 	lockWord
 	gate  gate
 	life  life
@@ -102,4 +102,70 @@ func (e *endpoint) refusal() provider.Status {
 		return provider.StatusDisconnected
 	}
 	return provider.StatusOK
+}
+
+// recv is a posted receive.
+type recv struct {
+	ctx  uint64
+	off  int // in the registered memory
+	size uint32
+	slot int32
+}
+
+// receives is the receive queue of an endpoint.
+type receives struct {
+	posted  ring.Ring[recv]
+	room    []byte // the receive of the newest open message, as far as that may fill it
+	copying bool   // a long message is on its way into a receive: others wait, to keep the order
+	first   first
+	held    []byte // the first message, while it is held
+}
+
+// first is what has become of the first message, which may come before a receive is posted.
+type first uint8
+
+const (
+	firstAwaited    first = iota
+	firstHeld             // in held, until a receive is posted
+	firstHeldUrgent       // likewise, and it wakes for WakeSolicited
+	firstTaken            // it has got a receive
+)
+
+// comp is a completion on its way to Poll.
+type comp struct {
+	ctx    uint64
+	n      uint32
+	op     provider.Op
+	status provider.Status
+	urgent bool // wakes for WakeSolicited
+	open   bool // a message that may grow, see Append
+}
+
+// completions is the completion queue of an endpoint.
+type completions struct {
+	ring   ring.Ring[comp]
+	urgent uint32                            // completions in ring that wake for WakeSolicited
+	hidden uint32                            // the newest in ring, which are not to be seen yet
+	posted [provider.OpDisconnect + 1]uint32 // operations posted and not yet polled, by kind
+}
+
+// last is the last completion, which tells of the end of the connection.
+type last struct {
+	stage lastStage
+	cause provider.Status
+}
+
+type lastStage uint8
+
+const (
+	lastNone lastStage = iota // the connection has not ended, or Close was first
+	lastPending
+	lastReported
+)
+
+// op is a posted operation that has not completed.
+type op struct {
+	ctx  uint64
+	slot int32
+	op   provider.Op
 }

@@ -5,8 +5,8 @@ import (
 	"sansock/provider"
 )
 
-// knobbed is an endpoint that faults or a link's shape have to do with. Which kind a connection gets is
-// decided when it is made, so that others pay nothing for the knobs.
+// knobbed is an endpoint that faults or a link's shape have to do with. Which kind a connection
+// gets is decided when it is made, so that others pay nothing for the knobs.
 type knobbed struct{ *endpoint }
 
 // face is the endpoint as its user sees it.

@@ -289,7 +289,8 @@ func TestShapedClose(t *testing.T) {
 		d := y.expose(make([]byte, 8), provider.RightRead|provider.RightWrite)
 		dx := x.expose(make([]byte, 8), provider.RightRead)
 		mem := make([]byte, 8)
-		// What has been sent when Close is called arrives, and so does the write before it; a read has no answer.
+		// What has been sent when Close is called arrives, and so does the write before it; a read
+		// has no answer.
 		x.say("one")
 		require.NoError(t, x.reader().PostRead(provider.RDMA{Context: 6, Local: provider.Segment{Bytes: mem}, Remote: d.Descriptor}))
 		require.NoError(t, x.PostWrite(provider.RDMA{Context: 7, Local: provider.Segment{Bytes: []byte("w")}, Remote: d.Descriptor}))

@@ -5,11 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// lockWord is the mutex of an endpoint together with the few facts that are of interest to those who do not hold it: a locked
-// instruction is most of the price of a small operation, and so an empty Poll needs none, Arm one, and a send
-// that wakes the peer one less than with a sync.Mutex and a counter.
+// lockWord is the mutex of an endpoint together with the few facts that are of interest to those
+// who do not hold it: a locked instruction is most of the price of a small operation, and so an
+// empty Poll needs none, Arm one, and a send that wakes the peer one less than with a sync.Mutex
+// and a counter.
 //
-// The word is written by adding to it, so that the holder changes its parts while others change theirs.
+// The word is written by adding to it, so that the holder changes its parts while others change
+// theirs.
 type lockWord struct {
 	state atomic.Uint32
 	delta uint32 // what unlock adds besides; the holder's
@@ -22,7 +24,7 @@ const (
 	lockContended        // somebody sleeps on park
 	lockSome             // Poll may find something; changed by unlock alone
 	lockClosing          // Close waits for the wakers
-	lockArmed            // two bits, a provider.Wake; changed by the holder, or without the lock by Arm if it is free
+	lockArmed            // two bits, a provider.Wake; changed by the holder, and by Arm if the lock is free
 	_
 	lockWaker // the rest counts the calls of the wake function under way
 
@@ -67,7 +69,8 @@ func (e *endpoint) lockSlow() {
 	}
 }
 
-// unlock releases the endpoint's lock, and says with the same instruction whether there is something to poll.
+// unlock releases the endpoint's lock, and says with the same instruction whether there is
+// something to poll.
 func (e *endpoint) unlock() {
 	d := e.delta - lockHeld
 	e.delta = 0
@@ -84,7 +87,8 @@ func (e *endpoint) unlock() {
 	}
 }
 
-// handOver wakes one sleeper. The token stays if none is asleep yet, and then ends a later sleep early, which is harmless.
+// handOver wakes one sleeper. The token stays if none is asleep yet, and then ends a later sleep
+// early, which is harmless.
 func (e *endpoint) handOver() {
 	e.state.And(^lockContended)
 	select {
@@ -100,7 +104,8 @@ type work struct {
 	fell  chan struct{} // closed when a count, or copying of receives, falls; nil: nobody waits
 }
 
-// wait releases the lock until a count has fallen. Called with the lock held, which it holds again when it returns.
+// wait releases the lock until a count has fallen. Called with the lock held, which it holds again
+// when it returns.
 func (e *endpoint) wait() {
 	if e.work.fell == nil {
 		e.work.fell = make(chan struct{})

@@ -5,8 +5,8 @@ import (
 	"sansock/provider"
 )
 
-// begin admits an operation whose memory is s. need says that it must be registered. It returns the slot, or none for
-// memory that is not registered.
+// begin admits an operation whose memory is s. need says that it must be registered. It returns the
+// slot, or none for memory that is not registered.
 func (e *endpoint) begin(s *provider.Segment, kind provider.Op, need bool) (int32, error) {
 	e.lock()
 	defer e.unlock()
@@ -33,8 +33,9 @@ func (e *endpoint) begin(s *provider.Segment, kind provider.Op, need bool) (int3
 	return i, nil
 }
 
-// end completes what begin began. After an answer that ends the connection it does that, too. StatusDisconnected
-// undoes begin, and is returned as the error of an operation that was not posted.
+// end completes what begin began. After an answer that ends the connection it does that, too.
+// StatusDisconnected undoes begin, and is returned as the error of an operation that was not
+// posted.
 func (e *endpoint) end(ctx uint64, slot int32, kind provider.Op, st provider.Status) error {
 	e.lock()
 	e.work.own--
@@ -73,16 +74,9 @@ func (e *endpoint) end(ctx uint64, slot int32, kind provider.Op, st provider.Sta
 	return err
 }
 
-// ending follows the fall of a count. It reports that the end of the connection, which has waited for that, can be
-// polled now. Called with the lock held.
+// ending follows the fall of a count. It reports that the end of the connection, which has waited
+// for that, can be polled now. Called with the lock held.
 func (e *endpoint) ending() bool {
 	e.signal()
 	return e.gate&gateOver != 0 && e.settled()
-}
-
-// op is a posted operation that has not completed.
-type op struct {
-	ctx  uint64
-	slot int32
-	op   provider.Op
 }

@@ -27,8 +27,8 @@ func (e *endpoint) rdma(r *provider.RDMA, kind provider.Op) error {
 	return e.end(r.Context, i, kind, e.peer.reach(r, kind))
 }
 
-// reach does an RDMA transfer to or from the memory of e, its owner. The mutex is not held while bytes move; the counts
-// keep Deregister and Close waiting instead.
+// reach does an RDMA transfer to or from the memory of e, its owner. The mutex is not held while
+// bytes move; the counts keep Deregister and Close waiting instead.
 func (e *endpoint) reach(r *provider.RDMA, kind provider.Op) provider.Status {
 	right := provider.RightWrite
 	if kind == provider.OpRead {

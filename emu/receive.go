@@ -2,35 +2,7 @@ package emu
 
 import (
 	"sansock/internal/regtable"
-	"sansock/internal/ring"
 	"sansock/provider"
-)
-
-// recv is a posted receive.
-type recv struct {
-	ctx  uint64
-	off  int // in the registered memory
-	size uint32
-	slot int32
-}
-
-// receives is the receive queue of an endpoint.
-type receives struct {
-	posted  ring.Ring[recv]
-	room    []byte // the receive of the newest open message, as far as that may fill it
-	copying bool   // a long message is on its way into a receive: others wait, to keep the order
-	first   first
-	held    []byte // the first message, while it is held
-}
-
-// first is what has become of the first message, which may come before a receive is posted.
-type first uint8
-
-const (
-	firstAwaited    first = iota
-	firstHeld             // in held, until a receive is posted
-	firstHeldUrgent       // likewise, and it wakes for WakeSolicited
-	firstTaken            // it has got a receive
 )
 
 // PostRecv implements provider.Endpoint.
@@ -63,7 +35,8 @@ func (e *endpoint) PostRecv(r provider.Recv) error {
 // holds reports whether the first message waits for a receive.
 func (q *receives) holds() bool { return q.first == firstHeld || q.first == firstHeldUrgent }
 
-// hold keeps a message, a and b after each other, for which no receive is posted, if it is the first.
+// hold keeps a message, a and b after each other, for which no receive is posted, if it is the
+// first.
 func (q *receives) hold(a, b []byte, urgent bool) provider.Status {
 	n := len(a) + len(b)
 	if q.first != firstAwaited || n > provider.MaxFirstMessage {
@@ -76,8 +49,9 @@ func (q *receives) hold(a, b []byte, urgent bool) provider.Status {
 	return provider.StatusOK
 }
 
-// deliver puts a message, a and b after each other, into the first receive of e, the receiving end. The answer is
-// StatusOK, StatusDisconnected where e takes nothing, statusLost, or the status with which the connection must end.
+// deliver puts a message, a and b after each other, into the first receive of e, the receiving end.
+// The answer is StatusOK, StatusDisconnected where e takes nothing, statusLost, or the status with
+// which the connection must end.
 func (e *endpoint) deliver(a, b []byte, solicited, open bool) provider.Status {
 	n := len(a) + len(b)
 	e.lock()
@@ -111,7 +85,8 @@ func (e *endpoint) deliver(a, b []byte, solicited, open bool) provider.Status {
 		k := copy(dst, a)
 		copy(dst[k:], b)
 	default:
-		// The receive has left the queue but its registration is still in use, and Close waits for copying.
+		// The receive has left the queue but its registration is still in use, and Close waits for
+		// copying.
 		e.rq.copying = true
 		e.unlock()
 		k := copy(dst, a)
@@ -124,7 +99,8 @@ func (e *endpoint) deliver(a, b []byte, solicited, open bool) provider.Status {
 	if open && st == provider.StatusOK {
 		c.open, e.rq.room = true, growing(&e.table.Slots[r.slot], &r, e.peer)
 	}
-	wake := e.push(c) // if the connection has ended meanwhile, report is still to come, as shut waits for copying
+	// If the connection has ended meanwhile, report is still to come, as shut waits for copying.
+	wake := e.push(c)
 	e.unlock()
 	if wake {
 		e.callWake()
@@ -132,7 +108,8 @@ func (e *endpoint) deliver(a, b []byte, solicited, open bool) provider.Status {
 	return st
 }
 
-// deliverHeld moves the first message into the receive that has just been posted. Called with the lock held, which it releases.
+// deliverHeld moves the first message into the receive that has just been posted. Called with the
+// lock held, which it releases.
 func (e *endpoint) deliverHeld() error {
 	m, urgent := e.rq.held, e.rq.first == firstHeldUrgent
 	e.rq.first, e.rq.held = firstTaken, nil
@@ -158,8 +135,8 @@ func (e *endpoint) deliverHeld() error {
 	return nil
 }
 
-// growing is the memory that an open message from the endpoint from may fill: the receive r in the registration s, as
-// far as the longest message of from reaches.
+// growing is the memory that an open message from the endpoint from may fill: the receive r in the
+// registration s, as far as the longest message of from reaches.
 func growing(s *regtable.Slot, r *recv, from *endpoint) []byte {
 	n := min(int(r.size), from.attr.MaxMessage)
 	return s.Bytes[r.off : r.off+n : r.off+n]

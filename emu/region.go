@@ -87,8 +87,8 @@ func (e *endpoint) Deregister(h provider.Handle) error {
 	return nil
 }
 
-// release ends every registration at Close. Handles stay known until they are deregistered, and so does common memory.
-// Called with the lock held.
+// release ends every registration at Close. Handles stay known until they are deregistered, and so
+// does common memory. Called with the lock held.
 func (e *endpoint) release() {
 	e.life = lifeReleased
 	e.rq.room = nil

@@ -5,13 +5,14 @@ import (
 )
 
 const (
-	// copyUnderLock is the longest message that is copied with the receiver's lock held: up to there the copy is
-	// cheaper than taking the lock again.
+	// copyUnderLock is the longest message that is copied with the receiver's lock held: up to
+	// there the copy is cheaper than taking the lock again.
 	copyUnderLock = 17 << 10
 
-	// An RDMA transfer is copied in pieces, and between them it is seen whether it is still allowed. Copies of 1 MiB and
-	// more bypass the caches: that is twice as fast for memory which is not in them, and much slower for what
-	// is, or will be read next. So only transfers beyond the caches' size are copied in large pieces.
+	// An RDMA transfer is copied in pieces, and between them it is seen whether it is still
+	// allowed. Copies of 1 MiB and more bypass the caches: that is twice as fast for memory which
+	// is not in them, and much slower for what is, or will be read next. So only transfers beyond
+	// the caches' size are copied in large pieces.
 	rdmaPiece      = 256 << 10
 	largeRDMA      = 8 << 20
 	largeRDMAPiece = 4 << 20
@@ -20,7 +21,8 @@ const (
 	maxMessage = 1 << 30
 )
 
-// statusLost is what deliver and reach return where the link swallows everything: there will be no answer.
+// statusLost is what deliver and reach return where the link swallows everything: there will be no
+// answer.
 const statusLost provider.Status = 255
 
 // PostSend implements provider.Endpoint.

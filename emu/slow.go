@@ -33,8 +33,8 @@ func newSlow(c Completions, e *endpoint) *slow {
 	return s
 }
 
-// hold hides the completion that has just been queued, or shows all when the batch is full. It reports whether to call
-// callWake. Called with the lock held.
+// hold hides the completion that has just been queued, or shows all when the batch is full. It
+// reports whether to call callWake. Called with the lock held.
 func (s *slow) hold(e *endpoint, urgent bool) bool {
 	if e.gate&gateOver != 0 {
 		return e.rouse(urgent)

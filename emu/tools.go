@@ -4,12 +4,12 @@ import (
 	"sansock/provider"
 )
 
-// DropLink makes the connection of e, an endpoint of this package, swallow everything in both directions without a word to
-// either end, as a partition does. It reports whether e is one.
+// DropLink makes the connection of e, an endpoint of this package, swallow everything in both
+// directions without a word to either end, as a partition does. It reports whether e is one.
 func DropLink(e provider.Endpoint) bool { return onCore(e, (*endpoint).lose) }
 
-// CutLink ends the connection of e, an endpoint of this package: both ends hear of it, with StatusLink. It reports whether e
-// is one.
+// CutLink ends the connection of e, an endpoint of this package: both ends hear of it, with
+// StatusLink. It reports whether e is one.
 func CutLink(e provider.Endpoint) bool {
 	return onCore(e, func(e *endpoint) { e.sever(provider.StatusLink) })
 }

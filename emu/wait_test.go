@@ -131,8 +131,8 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// TestTheEndIsLast cuts a connection while an operation is under way: its completion comes before the end, which
-// waits for it, and wakes.
+// TestTheEndIsLast cuts a connection while an operation is under way: its completion comes before
+// the end, which waits for it, and wakes.
 func TestTheEndIsLast(t *testing.T) {
 	for _, c := range []Config{{}, {Completions: Completions{Batch: 100}}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -157,7 +157,8 @@ func TestTheEndIsLast(t *testing.T) {
 	}
 }
 
-// TestLongTransfersAreCutShort revokes memory, or ends the connection, in the middle of a long transfer.
+// TestLongTransfersAreCutShort revokes memory, or ends the connection, in the middle of a long
+// transfer.
 func TestLongTransfersAreCutShort(t *testing.T) {
 	// With one processor the transfer is over before anybody else runs.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))))
