@@ -1,8 +1,6 @@
 package emu
 
-import (
-	"net/netip"
-)
+import "net/netip"
 
 // Config is the shape of an emulated SAN. Its zero value is a good default.
 type Config struct {

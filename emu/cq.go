@@ -1,8 +1,6 @@
 package emu
 
-import (
-	"sansock/provider"
-)
+import "sansock/provider"
 
 // seen is how many completions Poll may take.
 func (q *completions) seen() int { return q.ring.Len() - int(q.hidden) }

@@ -12,8 +12,8 @@
 // # Locks
 //
 // The lock of an endpoint is the first, and that of the peer is never taken with it. Below it is
-// proxy.mu. Provider.mu is above Fabric.mu. The others are leaves: with link.mu, listener.mu,
-// request.mu and faults.mu none of this package is taken.
+// proxy.mu. Below Provider.mu are Fabric.mu and the locks of package shm. The others are leaves: with
+// link.mu, listener.mu, request.mu and faults.mu none of this package is taken.
 //
 // # Layers
 //

@@ -1,8 +1,6 @@
 package emu
 
-import (
-	"sansock/provider"
-)
+import "sansock/provider"
 
 // Close implements provider.Endpoint.
 func (e *endpoint) Close() error {

@@ -1,8 +1,6 @@
 package emu
 
-import (
-	"sansock/provider"
-)
+import "sansock/provider"
 
 const (
 	// copyUnderLock is the longest message that is copied with the receiver's lock held: up to

@@ -1,8 +1,6 @@
 package emu
 
-import (
-	"sansock/provider"
-)
+import "sansock/provider"
 
 // DropLink makes the connection of e, an endpoint of this package, swallow everything in both
 // directions without a word to either end, as a partition does. It reports whether e is one.

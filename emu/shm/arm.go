@@ -2,19 +2,7 @@
 
 package shm
 
-import (
-	"sync/atomic"
-
-	"sansock/provider"
-)
-
-// armed is how an endpoint is armed.
-type armed struct {
-	mode    provider.Wake
-	looking bool          // Arm looks, and reports what it finds by itself
-	stands  atomic.Uint32 // mode, if nothing that it covers waits and nobody parks; stored with mu held
-	wake    func()
-}
+import "sansock/provider"
 
 // OnWake implements provider.Endpoint.
 func (e *endpoint) OnWake(wake func()) {

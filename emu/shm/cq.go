@@ -2,32 +2,7 @@
 
 package shm
 
-import (
-	"sansock/internal/ring"
-	"sansock/provider"
-)
-
-// completions is the completion queue of an endpoint.
-type completions struct {
-	ring   ring.Ring[comp]
-	urgent uint32                            // in ring: those that wake for WakeSolicited
-	opens  uint32                            // in ring: messages that were open
-	posted [provider.OpDisconnect + 1]uint32 // operations posted and not polled, by kind
-}
-
-// last is the last completion, which tells of the end of the connection.
-type last struct {
-	stage lastStage
-	cause provider.Status
-}
-
-type lastStage uint8
-
-const (
-	lastNone lastStage = iota // the connection has not ended, or Close was first
-	lastPending
-	lastReported
-)
+import "sansock/provider"
 
 // push reports a completion. Called with mu held.
 func (e *endpoint) push(c comp) {
@@ -86,16 +61,6 @@ func (e *endpoint) pollEnd(c []provider.Completion) (n int) {
 		n++
 	}
 	return n
-}
-
-// comp is a completion on its way to Poll.
-type comp struct {
-	ctx    uint64
-	n      uint32
-	op     provider.Op
-	status provider.Status
-	urgent bool // wakes for WakeSolicited
-	open   bool // a message that was open
 }
 
 // polled follows Poll, which may have left open messages to the next one. Called with mu held.

@@ -5,6 +5,7 @@ package shm
 import (
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"sansock/internal/regtable"
 	"sansock/internal/ring"
@@ -49,7 +50,9 @@ type endpoint struct {
 	dial   dial
 	// ----
 
-	expected bool // the link counts it among those that the peer has yet to end; guarded by the link's mu
+	// expected says that the link counts it among those that the peer has yet to end. The link's mu
+	// guards it.
+	expected bool
 
 	waiter spin.Waiter
 	spins  spins // of the one who spins
@@ -150,4 +153,79 @@ func (e *endpoint) refusal() provider.Status {
 		return provider.StatusDisconnected
 	}
 	return provider.StatusOK
+}
+
+// req is an RDMA operation of our own. Its data goes through a block of our arena: the peer, who
+// owns the other memory, checks the request and moves the bytes between the two.
+type req struct {
+	ctx   uint64
+	local []byte
+	stage block
+	slot  int32
+	op    provider.Op // 0: free
+}
+
+// recv is a posted receive.
+type recv struct {
+	ctx    uint64
+	at     ptr
+	bounce []byte // in the arena, for a receive that is not
+	off    int    // in the registered memory
+	size   uint32
+	slot   int32
+}
+
+// outcome is what has become of an event.
+type outcome uint8
+
+const (
+	taken outcome = iota
+	later         // it names memory whose announcement is still in the socket
+	wrong         // it makes no sense
+)
+
+// completions is the completion queue of an endpoint.
+type completions struct {
+	ring   ring.Ring[comp]
+	urgent uint32                            // in ring: those that wake for WakeSolicited
+	opens  uint32                            // in ring: messages that were open
+	posted [provider.OpDisconnect + 1]uint32 // operations posted and not polled, by kind
+}
+
+// comp is a completion on its way to Poll.
+type comp struct {
+	ctx    uint64
+	n      uint32
+	op     provider.Op
+	status provider.Status
+	urgent bool // wakes for WakeSolicited
+	open   bool // a message that was open
+}
+
+// last is the last completion, which tells of the end of the connection.
+type last struct {
+	stage lastStage
+	cause provider.Status
+}
+
+type lastStage uint8
+
+const (
+	lastNone lastStage = iota // the connection has not ended, or Close was first
+	lastPending
+	lastReported
+)
+
+// armed is how an endpoint is armed.
+type armed struct {
+	mode    provider.Wake
+	looking bool          // Arm looks, and reports what it finds by itself
+	stands  atomic.Uint32 // mode, if nothing it covers waits and nobody parks; stored with mu
+	wake    func()
+}
+
+// spins is how the parts of Spin have paid off.
+type spins struct {
+	pausing  score
+	yielding pace
 }

@@ -59,8 +59,8 @@ const (
 // to receive number i. Words of the rings bear the number of the round, so that a slot itself says
 // whether it is new: the rings need no indices, and a message costs the receiver two cache lines.
 type inbox struct {
-	arm    *atomic.Uint64  // a provider.Wake and perhaps parked, by the owner; the peer takes it, and then rings
-	unread *atomic.Uint64  // what the owner has yet to read, for when its process has ended, see unread
+	arm    *atomic.Uint64  // a provider.Wake and perhaps parked, by the owner; the peer takes it and rings
+	unread *atomic.Uint64  // what the owner has yet to read, for when its process ends, see unread
 	descs  []atomic.Uint64 // receives, by the owner
 	events []atomic.Uint64 // by the peer; an open message is taken by the owner
 	held   []byte          // the first message, by the peer, if no receive is posted
@@ -110,8 +110,8 @@ const (
 	evTooLong                  // the next receive is too short for a message
 	evRequest                  // the entry of the table with that index
 	evAnswer                   // to the request with that index; the length is the status
-	evAccepted                 // the first one to the dialer: the place of the sender's inbox, in units of grain
-	evFin                      // the last one: the sender touches nothing of the connection any more; the length is the cause
+	evAccepted                 // the first to the dialer: the place of the sender's inbox, in units of grain
+	evFin                      // the last: the sender touches nothing any more; the length is the cause
 )
 
 const (

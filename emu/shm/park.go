@@ -103,7 +103,7 @@ func (e *endpoint) unparked() bool {
 	s := &e.l.parking
 	arrived := e.arrived()
 	switch {
-	case arrived || e.in.taken != e.park.seen: // for each event there is one ring, which may be late
+	case arrived || e.in.taken != e.park.seen: // for each event one rings, perhaps late
 		s.idle = 0
 	case s.fresh: // nobody has rung
 	default:

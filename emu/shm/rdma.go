@@ -9,16 +9,6 @@ import (
 	"sansock/provider"
 )
 
-// req is an RDMA operation of our own. Its data goes through a block of our arena: the peer, who
-// owns the other memory, checks the request and moves the bytes between the two.
-type req struct {
-	ctx   uint64
-	local []byte
-	stage block
-	slot  int32
-	op    provider.Op // 0: free
-}
-
 // An entry of the table of requests, in words.
 const (
 	entryDesc   = 0 // three words

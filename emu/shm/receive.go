@@ -2,9 +2,7 @@
 
 package shm
 
-import (
-	"sansock/provider"
-)
+import "sansock/provider"
 
 // PostRecv implements provider.Endpoint.
 func (e *endpoint) PostRecv(r provider.Recv) error {
@@ -42,15 +40,6 @@ func (e *endpoint) PostRecv(r provider.Recv) error {
 	}
 	return nil
 }
-
-// outcome is what has become of an event.
-type outcome uint8
-
-const (
-	taken outcome = iota
-	later         // it names memory whose announcement is still in the socket
-	wrong         // it makes no sense
-)
 
 // lockDrained takes mu and all that has arrived.
 func (e *endpoint) lockDrained(t taker) {
@@ -117,7 +106,10 @@ func (e *endpoint) drain(t taker) outcome {
 func (e *endpoint) event(w uint64) outcome {
 	k, arg, n := unpackEvent(w)
 	urgent := w&solicited != 0
-	if e.l.dials && e.stage != stageOpen && k != evAccepted || w&open != 0 && k != evMessage { // to answer there is no inbox
+	if e.l.dials && e.stage != stageOpen && k != evAccepted { // there is no inbox for an answer
+		return wrong
+	}
+	if w&open != 0 && k != evMessage {
 		return wrong
 	}
 	switch k {
@@ -214,14 +206,4 @@ func (e *endpoint) deliverKept() {
 	}
 	copy(e.table.Slots[r.slot].Bytes[r.off:], m)
 	e.received(uint32(len(m)), provider.StatusOK, urgent, false)
-}
-
-// recv is a posted receive.
-type recv struct {
-	ctx    uint64
-	at     ptr
-	bounce []byte // in the arena, for a receive that is not
-	off    int    // in the registered memory
-	size   uint32
-	slot   int32
 }

@@ -2,9 +2,7 @@
 
 package shm
 
-import (
-	"sansock/provider"
-)
+import "sansock/provider"
 
 // PostSend implements provider.Endpoint.
 func (e *endpoint) PostSend(s provider.Send) error {

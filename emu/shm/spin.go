@@ -20,11 +20,11 @@ const (
 	pauseBatch  = 4
 	probeEvery  = 32 // waits after which a part that did not pay off gets another chance
 	scoreLimit  = 8
-	yields      = 100                    // of some 600 ns if nobody else wants the core: what it takes to be woken on another one
-	probeYields = 200                    // after a miss: longer than it takes to wake a peer, which then is found spinning
+	yields      = 100                    // of some 600 ns: what it takes to be woken on another core
+	probeYields = 200                    // after a miss: more than waking a peer takes, which then spins
 	lending     = time.Microsecond       // a yield that takes longer has let somebody else run
-	lendings    = 3                      // of these in one wait are enough: more cost as much as to be woken on the same core
-	yieldGuard  = 500 * time.Microsecond // a yield that takes longer has given the core to somebody who computes
+	lendings    = 3                      // of these in one wait are enough: then waking costs no more
+	yieldGuard  = 500 * time.Microsecond // a longer yield has given the core to who computes
 	guardFirst  = 4 * time.Millisecond   // no yields for so long then
 	guardLast   = time.Second
 	guardMemory = 8 // a guard is longer than the last one within so many times that
@@ -54,12 +54,6 @@ func (s *score) note(hit bool) {
 	} else {
 		s.n = max(s.n-3, -1)
 	}
-}
-
-// spins is how the parts of Spin have paid off.
-type spins struct {
-	pausing  score
-	yielding pace
 }
 
 // pace is how yields have paid off, for an endpoint or the dispatcher of a link. Whoever yields is
