@@ -29,8 +29,8 @@ var amounts = []amount{
 	{name: "nothing"},
 }
 
-// fewLines are so few that TCP sends them at once: its first window is of ten segments, and the first
-// acknowledgments are not delayed. 100 lines are not, and a reset discards most of them.
+// fewLines are so few that TCP sends them at once: its first window is of ten segments, and the
+// first acknowledgments are not delayed. 100 lines are not, and a reset discards most of them.
 var fewLines = []amount{
 	{name: "3 lines", n: 21, sizes: []int{7}, atOnce: true},
 	{name: "5 lines", n: 35, sizes: []int{7}, atOnce: true},
@@ -67,7 +67,9 @@ var readers = []reader{
 }
 
 // endCases are all cases, by the test that runs them. The processes of actors look theirs up.
-var endCases = []func() []endCase{arriveCases, seenCases, atWorkCases, countCases, beforeAcceptCases}
+var endCases = []func() []endCase{
+	arriveCases, seenCases, atWorkCases, countCases, beforeAcceptCases,
+}
 
 // TestEnds: an end of a connection ends, and everything arrives that was accepted.
 func TestEnds(t *testing.T) { runEnds(t, arriveCases()) }
@@ -94,8 +96,8 @@ var allWays = append([]way{closes}, deaths...)
 // unread leaves data unread.
 func (a *actor) unread() { a.read(1) }
 
-// hand waits, on TCP, until the peer's kernel has everything: an end that is to be a reset discards the
-// rest there.
+// hand waits, on TCP, until the peer's kernel has everything: an end that is to be a reset discards
+// the rest there.
 func (a *actor) hand() {
 	c, ok := a.conn.(*net.TCPConn)
 	if !ok {
@@ -104,13 +106,16 @@ func (a *actor) hand() {
 	raw, err := c.SyscallConn()
 	a.must(err)
 	for left := 1; left > 0; {
-		a.must(raw.Control(func(fd uintptr) { left, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }))
+		a.must(raw.Control(func(fd uintptr) {
+			left, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+		}))
 		a.must(err)
 	}
 }
 
-// arrives: everything arrives that was accepted, and then the end, or a reset where the actor has not read
-// all that it had received. A reset discards what TCP has not sent, which is much where nobody reads.
+// arrives: everything arrives that was accepted, and then the end, or a reset where the actor has
+// not read all that it had received. A reset discards what TCP has not sent, which is much where
+// nobody reads.
 func arrives(am amount, be before, r reader) endCase {
 	discards := be.unread && am.large && r.later
 	return endCase{
@@ -153,18 +158,19 @@ func arrives(am amount, be before, r reader) endCase {
 			if !r.later {
 				w.gone()
 			}
-			w.afterwards(end, be)
+			w.afterwards(be)
 		},
 	}
 }
 
-// afterwards checks what a witness sees that has read everything, and then err.
-func (w *witness) afterwards(err error, be before) {
+// afterwards checks what a witness sees that has read everything, and then the end.
+func (w *witness) afterwards(be before) {
 	w.reads(1, 0, io.EOF)
 	if !be.unread {
 		// The actor's kernel answers the first with a reset, or the second.
 		w.writes(1, nil)
-		for err = nil; err == nil; {
+		var err error
+		for err == nil {
 			_, err = w.Write(zeros(1))
 		}
 		w.is("write", syscall.EPIPE, err)

@@ -9,15 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// TestEndCounts: what Write says that it has written is what the peer can read, at most, and exactly that where nothing is
-// discarded.
+// TestEndCounts: what Write says that it has written is what the peer can read, at most, and
+// exactly that where nothing is discarded.
 func TestEndCounts(t *testing.T) { runEnds(t, countCases()) }
 
-// countEnd is how the actor of a case ends, while one end writes without a pause and the other one reads.
+// countEnd is how the actor of a case ends, while one end writes without a pause and the other one
+// reads.
 type countEnd struct {
 	name   string
 	end    func(*actor) error
@@ -31,16 +31,22 @@ type countEnd struct {
 const manyBytes = 8 << 20
 
 var countEnds = []countEnd{
-	{name: "Close", end: func(a *actor) error { return a.Close() }, exact: true, err: io.EOF},
+	{name: "Close", end: closeActor, exact: true, err: io.EOF},
 	{name: "CloseWrite", end: func(a *actor) error { return a.CloseWrite() }, exact: true, err: io.EOF},
-	{name: "deadline", end: func(a *actor) error { return a.SetWriteDeadline(past) }, exact: true, err: io.EOF},
-	{name: "Close with unread data", end: func(a *actor) error { return a.Close() }, unread: true, err: syscall.ECONNRESET},
+	{name: deadlineEnd, end: func(a *actor) error { return a.SetWriteDeadline(past) }, exact: true,
+		err: io.EOF},
+	{name: "Close with unread data", end: closeActor, unread: true, err: syscall.ECONNRESET},
 	{name: "SetLinger(0)", end: func(a *actor) error {
 		a.SetLinger(0)
 		return a.Close()
 	}, err: syscall.ECONNRESET},
-	{name: "the reader closes", reads: true, end: func(a *actor) error { return a.Close() }},
+	{name: "the reader closes", end: closeActor, reads: true},
 }
+
+// deadlineEnd is the one after which the actor has yet to close.
+const deadlineEnd = "deadline"
+
+func closeActor(a *actor) error { return a.Close() }
 
 func countCases() (cases []endCase) {
 	for _, e := range countEnds {
@@ -115,11 +121,13 @@ func (e countEnd) round(a *actor) int {
 	time.Sleep(rand.N(3 * time.Millisecond)) // at any moment
 	a.must(e.end(a))
 	n := <-counted
-	if e.name == "deadline" {
+	if e.name == deadlineEnd {
 		a.must(a.CloseWrite())
 	}
 	return n
 }
+
+var errOtherBytes = errors.New("other bytes than were written")
 
 // writeMany writes until it fails.
 func writeMany(w io.Writer) (n int, err error) {
@@ -139,8 +147,9 @@ func readMany(r io.Reader) (n int, err error) {
 		m, err = r.Read(b)
 		at := n % manyBytes
 		until := min(at+m, manyBytes)
-		if !bytes.Equal(b[:until-at], pattern(until)[at:]) || !bytes.Equal(b[until-at:m], pattern(m-(until-at))) {
-			return n, assert.AnError
+		first, second := b[:until-at], b[until-at:m]
+		if !bytes.Equal(first, pattern(until)[at:]) || !bytes.Equal(second, pattern(len(second))) {
+			return n, errOtherBytes
 		}
 		n += m
 	}

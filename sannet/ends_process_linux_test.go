@@ -118,9 +118,14 @@ func (p *process) ended() {
 	}
 	p.waited = true
 	p.cmd.Wait()
-	want := map[way]string{panics: "exit status 2", suicide: "signal: killed", killed: "signal: killed", termed: "signal: terminated"}[p.way]
-	if want == "" {
-		want = "exit status 0"
+	want := "exit status 0"
+	switch p.way {
+	case panics:
+		want = "exit status 2"
+	case suicide, killed:
+		want = "signal: killed"
+	case termed:
+		want = "signal: terminated"
 	}
 	assert.Equal(p.w, want, p.cmd.ProcessState.String())
 	if p.w.Failed() {
@@ -179,7 +184,8 @@ func failActor(err error) {
 	os.Exit(99)
 }
 
-// actMain is the program of an actor. It returns the exit code, or a negative one to return from main.
+// actMain is the program of an actor. It returns the exit code, or a negative one to return from
+// main.
 func actMain() int {
 	var what act
 	if err := json.Unmarshal([]byte(os.Getenv(actEnv)), &what); err != nil {

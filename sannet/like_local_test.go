@@ -3,7 +3,6 @@ package sannet_test
 import (
 	"context"
 	"fmt"
-	"math"
 	"net"
 
 	"github.com/stretchr/testify/require"
@@ -53,7 +52,7 @@ var localAddrs = []net.Addr{
 	&net.TCPAddr{Port: -1},
 	&net.TCPAddr{Port: 65536},
 	&net.TCPAddr{Port: 99999},
-	&net.TCPAddr{Port: (1<<32 + 8080) & math.MaxInt},
+	&net.TCPAddr{Port: 1<<31 - 1},
 	&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: -1},
 	&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 99999},
 	&net.TCPAddr{IP: net.IPv6loopback, Port: 99999},
@@ -76,7 +75,8 @@ func (s *script) inUse() net.Addr {
 	return l.Addr()
 }
 
-// localCases are about Dialer.LocalAddr: what net refuses is refused with net's error, and what it takes is taken.
+// localCases are about Dialer.LocalAddr: what net refuses is refused with net's error, and what it
+// takes is taken.
 var localCases = []likeCase{
 	{"dial from a port in use", func(s *script) {
 		l := s.listener("tcp", "127.0.0.1:0")

@@ -14,8 +14,8 @@ import (
 //
 // Only net, and the kernel below it, know what they refuse: an address that is none, a port that is
 // taken or needs a privilege. So net is asked. It binds to the local address before it tries to
-// connect, and nothing can connect to a multicast address. Which addresses there are on the SAN is for
-// the provider to say.
+// connect, and nothing can connect to a multicast address. Which addresses there are on the SAN is
+// for the provider to say.
 func localError(d *net.Dialer, network, tcp string, dst destination) error {
 	if d.LocalAddr == nil {
 		return nil
@@ -30,7 +30,8 @@ func localError(d *net.Dialer, network, tcp string, dst destination) error {
 		return nil
 	}
 	var call *os.SyscallError
-	if errors.As(err, &call) && (strings.HasPrefix(call.Syscall, "connect") || errors.Is(err, syscall.EADDRNOTAVAIL)) {
+	bound := errors.As(err, &call) && strings.HasPrefix(call.Syscall, "connect")
+	if bound || errors.Is(err, syscall.EADDRNOTAVAIL) {
 		return nil
 	}
 	var oe *net.OpError

@@ -49,7 +49,8 @@ func TestDialFromToUnspecified(t *testing.T) {
 	s := newSwitch(t, Config{HeadStart: patient}, newFaulty(t, emu.Config{}))
 	l := listen(t, s, "tcp", "127.0.0.1:0")
 	from := func(ip net.IP) (Result, error) {
-		return s.Dial(context.Background(), &net.Dialer{LocalAddr: &net.TCPAddr{IP: ip}}, "tcp", ":"+portOf(l.Addr()))
+		d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: ip}}
+		return s.Dial(context.Background(), d, "tcp", ":"+portOf(l.Addr()))
 	}
 	_, err := from(net.IPv4(127, 0, 0, 9))
 	assert.ErrorIs(t, err, syscall.ECONNREFUSED)

@@ -74,10 +74,10 @@ func mortal(_ *san, l provider.Listener) error {
 				e.PostRecv(provider.Recv{Context: uint64(i), Buffer: r.Segment(i*64, 64)})
 			}
 			c := e.next()
-			life := string(r.Bytes[c.Context*64:][:c.Len])
+			life := lives[string(r.Bytes[c.Context*64:][:c.Len])]
 			e.Arm(provider.WakeNone)
 			e.PostSend(provider.Send{Inline: [2][]byte{[]byte("ready")}, Solicited: true})
-			lives[life].do(e)
+			life.do(e)
 			words := []byte(lastWords)
 			e.PostSend(provider.Send{Inline: [2][]byte{words[:5]}, Solicited: true})
 			e.PostSend(provider.Send{Inline: [2][]byte{words[5:8]}, Solicited: true, Open: true})
