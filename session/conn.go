@@ -31,15 +31,15 @@ type Conn struct {
 	spinner       provider.Spinner // nil: the provider has none
 	local, remote netip.AddrPort   // never changed once the Conn is in use
 
-	rd, wr    side          // of Reads, the one that holds its lock sees to what arrives; of Writes
-	urgentIn  gate          // of ReadUrgent
-	urgentOut gate          // of WriteUrgent
-	missed    atomic.Bool   // a wake-up came while mu was held
-	kicks     atomic.Uint32 // requests for progress; a goroutine runs while not 0
-	kicked    func()        // progress, made once; of who has made kicks 1
+	rd, wr side                   // of Reads, the one that holds its lock sees to what arrives; of Writes
+	urgent struct{ in, out gate } // of ReadUrgent, and of WriteUrgent
+	missed atomic.Bool            // a wake-up came while mu was held
+	kicks  atomic.Uint32          // requests for progress; a goroutine runs while not 0
+	kicked func()                 // progress, made once; of who has made kicks 1
 
 	closed   atomic.Bool
 	epClosed bool
+	pending  bool          // nobody has accepted it yet, see Accepted
 	linger   int           // SetLinger; -1: default
 	over     chan struct{} // closed when the endpoint is; nil unless Close waits for it
 	timers   timers
@@ -124,7 +124,7 @@ func (c *Conn) start(s *side) error {
 
 // canFast reports that nothing but bytes of the stream has to be looked after. It needs mu.
 func (c *Conn) canFast() bool {
-	return c.core.canFast() && c.urgentIn.n == 0 && c.urgentOut.n == 0
+	return c.core.canFast() && c.urgent.in.n == 0 && c.urgent.out.n == 0
 }
 
 // revokeTimeout is how long a peer may take to give memory back before that costs the connection.
@@ -145,6 +145,14 @@ func (c *Conn) revoke(w *waiter, over func() bool) {
 // LocalAddr is the address of this end, RemoteAddr that of the peer. A hand-over does not change them.
 func (c *Conn) LocalAddr() netip.AddrPort  { return c.local }
 func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
+
+// Accepted says that the application has the connection, which came from Opening.Advance. Until then the end of this
+// process resets it, as a kernel resets what nobody has accepted.
+func (c *Conn) Accepted() {
+	c.lock()
+	c.pending = false
+	c.unlock()
+}
 
 // PeerGone reports whether the peer's end is known to be gone: it has closed, or its process, or the link, has ended.
 // Nobody reads what is written from then on.

@@ -64,6 +64,8 @@ func (o *Opening) Begin(ep provider.Endpoint, notify func()) error {
 		ep.OnWake(c.wake)
 	}
 	o.conn, o.n = c, negotiation{core: &c.core, side: o.side}
+	c.pending = o.side == Listener
+	c.core.markUnread(c.pending)
 	err := o.n.start()
 	if err == nil {
 		err = o.n.steps()
@@ -82,11 +84,13 @@ func (o *Opening) Begin(ep provider.Endpoint, notify func()) error {
 func (o *Opening) Conclude(ctx context.Context) (*Conn, error) {
 	if o.err == nil {
 		o.err = o.n.run(ctx, o.conn, o.cfg.Timeout)
+		o.conn.pending = false
 	}
 	return o.end()
 }
 
-// Advance goes on without waiting. It returns no Conn and no error where the peer's next step has not come yet.
+// Advance goes on without waiting. It returns no Conn and no error where the peer's next step has not come yet. A Conn of
+// the listening side is to be told when it is Accepted.
 func (o *Opening) Advance() (*Conn, error) {
 	for o.err == nil && !o.n.done {
 		if o.err = o.n.steps(); o.err == nil && !o.n.done && !o.conn.ep.Arm(provider.WakeAny) {

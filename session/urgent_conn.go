@@ -54,7 +54,7 @@ func (c *Conn) WriteUrgent(ctx context.Context, p []byte) error {
 			c.core.sendUrgent(p)
 			return nil
 		}
-		c.await(ctx, &c.urgentOut)
+		c.await(ctx, &c.urgent.out)
 	}
 }
 
@@ -78,20 +78,20 @@ func (c *Conn) ReadUrgent(ctx context.Context) (Urgent, error) {
 		if ctx.Err() != nil {
 			return Urgent{}, context.Cause(ctx)
 		}
-		c.await(ctx, &c.urgentIn)
+		c.await(ctx, &c.urgent.in)
 	}
 }
 
 // signalUrgent wakes those who wait for something urgent and can go on. It needs mu.
 func (c *Conn) signalUrgent() {
-	if c.urgentIn.n == 0 && c.urgentOut.n == 0 {
+	if c.urgent.in.n == 0 && c.urgent.out.n == 0 {
 		return
 	}
 	over := c.closed.Load() || c.core.err != nil || c.core.line.state == lineEnded
 	if u := c.core.urg; over || c.core.reading != readOpen || u != nil && u.queue.Len() > 0 {
-		c.urgentIn.wake()
+		c.urgent.in.wake()
 	}
 	if over || c.core.writeOver() || c.core.canUrgent(maxUrgent) {
-		c.urgentOut.wake()
+		c.urgent.out.wake()
 	}
 }

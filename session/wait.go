@@ -207,7 +207,7 @@ func (c *Conn) sleep(s *side) error {
 			return nil // what was in the way has just left
 		}
 		c.signal()
-		c.core.markUnread(c.linger == 0)
+		c.core.markUnread(c.linger == 0 || c.pending)
 		c.core.fast = c.canFast()
 		c.watch()
 	}
@@ -285,7 +285,7 @@ func (c *Conn) arm() bool {
 		c.later() // there may be nothing whose completion would say that there is room
 	}
 	if c.rd.parked() || c.wr.parked() || !c.core.fast && (c.core.life != lifeOpen || c.core.bothShut() ||
-		c.core.pending() || c.urgentOut.n > 0) {
+		c.core.pending() || c.urgent.out.n > 0) {
 		mode = provider.WakeAny
 	}
 	return c.ep.Arm(mode)
@@ -364,7 +364,7 @@ func (c *Conn) settle() {
 	for tries := 0; ; tries++ {
 		c.finalize()
 		c.signal()
-		c.core.markUnread(c.linger == 0)
+		c.core.markUnread(c.linger == 0 || c.pending)
 		c.core.fast = c.core.fast && tries == 0 || c.canFast()
 		if c.epClosed || !c.arm() {
 			break

@@ -149,6 +149,9 @@ func (l *Listener) accept(helps bool) arrival {
 		s, wait := l.queue.next()
 		if s != nil {
 			l.shutIfDrained()
+			if s.result.Session != nil {
+				s.result.Session.Accepted()
+			}
 			return arrival{Result: s.result}
 		}
 		var grace <-chan time.Time
