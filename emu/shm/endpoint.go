@@ -75,7 +75,6 @@ type endpoint struct {
 	disc    uint8
 	started bool // the first message has come
 	heldUrg bool
-	behind  bool // an event names memory whose announcement is still in the socket
 	over    bool // nothing shared is touched any more
 	gone    bool // nor does the peer
 	closed  bool
@@ -239,55 +238,44 @@ func (e *endpoint) PostSend(s provider.Send) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var unknown uint64 // the descriptor that the last pump was for
-	for tries := 0; ; tries++ {
-		if e.over {
-			return e.refusal()
-		}
-		if s.Local.Bytes != nil {
-			if e.posts[provider.OpSend] >= uint32(attributes.MaxSends) {
-				return provider.StatusQueueFull
-			}
-			if _, _, ok := e.table.Local(&s.Local); !ok {
-				return provider.StatusLocal
-			}
-		}
-		if e.out.descs == nil {
-			return e.sendEarly(&s)
-		}
-		w := e.out.descs[e.sent%slots].Load()
-		observed()
-		if w>>lapShift<<lapShift != lap(e.sent) {
-			return e.sendUnposted(&s, a, b, flag)
-		}
-		p, size := unpackDesc(w)
-		if n > size {
-			e.emit(evTooLong, 0, n, flag&^open, true)
-			e.sendFailed(&s, provider.StatusTooLong)
-			return nil
-		}
-		room := n
-		if s.Open {
-			room = min(size, maxMessage)
-		}
-		dst, ok := at(*e.l.peerSegs.Load(), p, room)
-		if ok {
-			k := copy(dst, a)
-			copy(dst[k:], b)
-			e.sendInto(&s, dst, n, flag)
-			return nil
-		}
-		if w == unknown || tries == slots || e.early {
-			e.sendFailed(&s, provider.StatusLink)
-			return nil
-		}
-		// The peer has announced the memory before it posted the receive. Another sender may take this receive
-		// meanwhile, and the next be in memory that was announced after the pump.
-		unknown = w
-		e.mu.Unlock()
-		e.l.pump()
-		e.mu.Lock()
+	if e.over {
+		return e.refusal()
 	}
+	if s.Local.Bytes != nil {
+		if e.posts[provider.OpSend] >= uint32(attributes.MaxSends) {
+			return provider.StatusQueueFull
+		}
+		if _, _, ok := e.table.Local(&s.Local); !ok {
+			return provider.StatusLocal
+		}
+	}
+	if e.out.descs == nil {
+		return e.sendEarly(&s)
+	}
+	w := e.out.descs[e.sent%slots].Load()
+	observed()
+	if w>>lapShift<<lapShift != lap(e.sent) {
+		return e.sendUnposted(&s, a, b, flag)
+	}
+	p, size := unpackDesc(w)
+	if n > size {
+		e.emit(evTooLong, 0, n, flag&^open, true)
+		e.sendFailed(&s, provider.StatusTooLong)
+		return nil
+	}
+	room := n
+	if s.Open {
+		room = min(size, maxMessage)
+	}
+	dst, ok := e.l.theirs.at(p, room)
+	if !ok {
+		e.sendFailed(&s, provider.StatusLink)
+		return nil
+	}
+	k := copy(dst, a)
+	copy(dst[k:], b)
+	e.sendInto(&s, dst, n, flag)
+	return nil
 }
 
 // sendInto tells of a message that lies in the receive dst. Called with mu held.
@@ -370,32 +358,10 @@ func (e *endpoint) give(k kind, arg uint8, n int, flag uint64) {
 func (e *endpoint) lockDrained(t taker) {
 	e.mu.Lock()
 	e.drain(t)
-	// Each pump brings the memory that an event before it names. A later event may name what was announced after
-	// the pump: only the same one, still unknown, is wrong.
-	for range slots {
-		if !e.behind {
-			return
-		}
-		if e.early { // the goroutine that receives may be ours
-			break
-		}
-		at := e.head
-		e.mu.Unlock()
-		e.l.pump()
-		e.mu.Lock()
-		e.drain(t)
-		if e.behind && e.head == at {
-			break
-		}
-	}
-	if e.behind {
-		e.end(provider.StatusLink)
-	}
 }
 
 // drain takes the events that have arrived. Called with mu held.
 func (e *endpoint) drain(t taker) {
-	e.behind = false
 	for range slots {
 		if e.over {
 			return
@@ -414,9 +380,6 @@ func (e *endpoint) drain(t taker) {
 		observed()
 		if !current(w, e.head) || !e.event(w) {
 			e.end(provider.StatusLink)
-			return
-		}
-		if e.behind {
 			return
 		}
 		e.head++
@@ -608,7 +571,7 @@ func (e *endpoint) Arm(w provider.Wake) (ready bool) {
 		}
 	}
 	e.drain(device)
-	ready = e.behind || e.waiting(w)
+	ready = e.waiting(w)
 	e.muted = false
 	if !ready && !e.sits {
 		e.stands.Store(uint32(e.armed))
@@ -671,7 +634,6 @@ func (e *endpoint) end(cause provider.Status) {
 		return
 	}
 	e.over = true
-	e.behind = false
 	e.held = nil
 	e.cause = cause
 	if !e.closed {

@@ -106,10 +106,9 @@ func (e *endpoint) serve(k uint8) bool {
 		return false
 	}
 	n := int(w[entryLength])
-	stage, ok := at(*e.l.peerSegs.Load(), ptr(w[entryStage]), n)
+	stage, ok := e.l.theirs.at(ptr(w[entryStage]), n)
 	if !ok {
-		e.behind = true
-		return true
+		return false
 	}
 	i, ok := e.table.Remote([3]uint64(w[entryDesc:]), right, w[entryOffset], n)
 	if !ok {

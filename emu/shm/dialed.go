@@ -1,0 +1,74 @@
+//go:build linux
+
+package shm
+
+import (
+	"sansock/internal/spin"
+	"sansock/provider"
+)
+
+// replied ends the dial of e, if it waits, with an error.
+func (e *endpoint) replied(err error) {
+	if e.answer != nil {
+		select {
+		case e.answer <- err:
+		default:
+		}
+	}
+}
+
+// welcomed notes that the peer has accepted, and where its inbox is. Called with mu held.
+func (e *endpoint) welcomed(place ptr) bool {
+	b, ok := e.l.theirs.at(place, inboxSize)
+	if !ok {
+		return false
+	}
+	e.accepted = true
+	e.out = view(b)
+	e.in.arm.Swap(e.arming()) // what was there was for this; see words
+	e.replied(nil)
+	return true
+}
+
+// look reports whether the peer has accepted, or the dial is over.
+func (e *endpoint) look() bool {
+	e.lockDrained(device)
+	defer e.mu.Unlock()
+	return e.accepted || e.over
+}
+
+// glance looks for the answer for a moment, under the rules for spinning, by yielding.
+func (e *endpoint) glance() bool {
+	if !spin.Begin() {
+		return false
+	}
+	defer spin.End()
+	if !e.yield(&e.l.dialing, e.look) {
+		return false
+	}
+	// Nobody else spins, and it pays off: so will it for what the dialer waits for next.
+	e.waiter.Favour()
+	return true
+}
+
+// refused acts on the refusal of the request of e. An error ends the link.
+func (e *endpoint) refused(c *control) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.accepted {
+		return errWire
+	}
+	e.accepted = true
+	st := c.status
+	switch st {
+	case provider.StatusRefused, provider.StatusNoListener, provider.StatusAddrInUse, provider.StatusNoMemory,
+		provider.StatusLimit:
+	default:
+		st = provider.StatusLink
+	}
+	e.replied(&provider.Error{Status: st, Reason: append([]byte(nil), c.reason...)})
+	// There is no connection, and the peer expects no word of its end.
+	e.over, e.gone = true, true
+	e.retire()
+	return nil
+}
