@@ -13,8 +13,8 @@ import (
 
 const (
 	firstSegment = 64 << 10
-	lastSegment  = 4 << 20   // segments grow up to here
-	ownSegment   = 512 << 10 // from here on a block has a segment of its own
+	lastSegment  = 4 << 20   // an arena grows by steps up to here
+	ownSegment   = 512 << 10 // from here on a block has pages of its own
 	maxBlock     = 64 << 20
 	grain        = 64
 
@@ -33,16 +33,21 @@ type block struct {
 // arena is the memory that this process gives to a link: both sides have it mapped. Fresh shared pages are
 // expensive, so blocks that are given back are kept for the next of the size.
 type arena struct {
-	l *link
+	node *Node
+	hdr  header // at the beginning
 
-	mu   sync.Mutex // below the endpoint's, above the link's for sending
-	segs [][]byte
-	cur  int    // the segment that small blocks are cut from
-	next uint32 // where
-	free map[int][]block
-	live int  // blocks in use
-	bulk int  // bytes of the large ones among them
-	dead bool // the link is: what is given back is not kept
+	mu    sync.Mutex // below the endpoint's, above the link's for sending
+	fd    int
+	mem   []byte // most of which is not there yet
+	size  int    // what is there
+	limit int    // what may be there
+	steps int    // in which it has grown
+	next  int    // small blocks are cut from here
+	end   int    // to here
+	free  map[int][]block
+	live  int  // blocks in use
+	bulk  int  // bytes of the large ones among them
+	dead  bool // the link is: what is given back is not kept
 }
 
 // rounded is the size of the block for n bytes: within an eighth of it.
@@ -52,6 +57,31 @@ func rounded(n int) int {
 		g = 1 << (e - 4)
 	}
 	return (max(n, 1) + g - 1) / g * g
+}
+
+// open makes the memory, and the header in it.
+func (a *arena) open(n *Node) error {
+	a.node, a.free, a.fd = n, make(map[int][]block), -1
+	if !n.reserve(firstSegment) {
+		return provider.StatusLimit
+	}
+	fd, mem, err := newMemory(firstSegment)
+	if err != nil {
+		n.reserve(-firstSegment)
+		return err
+	}
+	a.fd, a.mem, a.size, a.end, a.limit = fd, mem, firstSegment, firstSegment, firstSegment
+	a.next = rounded(headerBytes)
+	a.hdr = viewHeader(mem)
+	a.hdr.grown.Store(firstSegment)
+	return nil
+}
+
+// allowed lets the arena grow up to what the peer lets us have.
+func (a *arena) allowed(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.limit = min(n, int(a.node.perPeer()), maxMemory)
 }
 
 // alloc returns a block of at least n bytes, and whether it has never been used and so is zero.
@@ -71,24 +101,25 @@ func (a *arena) alloc(n int) (b block, fresh bool, err error) {
 		a.count(size, 1)
 		return b, false, nil
 	}
-	seg, off := a.cur, a.next
+	off := a.next
 	switch {
 	case size >= ownSegment:
-		if seg, err = a.grow((size + 4095) &^ 4095); err != nil {
+		off = a.size
+		if err = a.grow(size); err != nil {
 			return block{}, false, err
 		}
-		off = 0
-	case int(off)+size > len(a.segs[seg]):
-		if seg, err = a.grow(max(min(firstSegment<<min(len(a.segs), 6), lastSegment), (size+4095)&^4095)); err != nil {
+	case a.next+size > a.end:
+		off = a.size
+		if err = a.grow(max(a.step(), size)); err != nil {
 			return block{}, false, err
 		}
-		a.cur, off = seg, 0
+		a.end = a.size
 		fallthrough
 	default:
-		a.next = off + uint32(size)
+		a.next = off + size
 	}
 	a.count(size, 1)
-	return block{place(seg, off), size, a.segs[seg][off : int(off)+size : int(off)+size]}, true, nil
+	return block{ptr(off), size, a.mem[off : off+size : off+size]}, true, nil
 }
 
 // count notes that one block more of the size is in use, or, with n -1, one less. Called with mu held.
@@ -109,32 +140,26 @@ func (a *arena) full(n int) bool {
 	return a.bulk > 0 && a.bulk+rounded(n) > maxBulk
 }
 
-// grow adds a segment and sends it to the peer. A peer that sees a pointer into it finds it in the socket.
-// Called with mu held.
-func (a *arena) grow(size int) (int, error) {
-	seg := len(a.segs)
-	if seg >= maxSegs || !a.l.node.reserve(int64(size)) {
-		return 0, provider.StatusLimit
+// step is by how much the arena grows where that is not said: by more each time, as far as it may. Called with mu held.
+func (a *arena) step() int {
+	return min(firstSegment<<min(a.steps+1, 6), lastSegment, (a.limit-a.size)&^(page-1))
+}
+
+// grow adds n bytes, in whole pages. A peer that sees a pointer into them finds them in the header. Called with mu held.
+func (a *arena) grow(n int) error {
+	n = (n + page - 1) &^ (page - 1)
+	if a.size+n > a.limit || !a.node.reserve(int64(n)) {
+		return provider.StatusLimit
 	}
-	fd, mem, err := newSegment(size)
-	if err == nil {
-		if err = a.l.sendSegment(seg, size, fd); err != nil {
-			unix.Munmap(mem)
-			switch err {
-			case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM, unix.ETOOMANYREFS:
-				err = noMemory(err)
-			default: // the peer is gone, which is no lack of memory
-				err = provider.StatusDisconnected
-			}
-		}
-		unix.Close(fd)
+	if err := allocate(a.fd, a.size, n); err != nil {
+		a.node.reserve(-int64(n))
+		return noMemory(err)
 	}
-	if err != nil {
-		a.l.node.reserve(-int64(size))
-		return 0, err
-	}
-	a.segs = append(a.segs, mem)
-	return seg, nil
+	populate(a.mem[a.size : a.size+n])
+	a.size += n
+	a.steps++
+	a.hdr.grown.Store(uint64(a.size))
+	return nil
 }
 
 // release takes a block back. The peer must not use it any more, unless it is hostile.
@@ -159,12 +184,11 @@ func (a *arena) kill() {
 }
 
 func (a *arena) unmap() {
-	if a.live > 0 {
+	if a.live > 0 || a.fd < 0 {
 		return
 	}
-	for _, s := range a.segs {
-		a.l.node.reserve(-int64(len(s)))
-		unix.Munmap(s)
-	}
-	a.segs = nil
+	a.node.reserve(-int64(a.size))
+	unix.Munmap(a.mem)
+	unix.Close(a.fd)
+	a.fd, a.mem, a.size = -1, nil, 0
 }

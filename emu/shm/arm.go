@@ -25,8 +25,8 @@ func (e *endpoint) Arm(w provider.Wake) (ready bool) {
 			e.in.arm.Swap(word) // see words
 		}
 	}
-	behind := e.drain(device) == later
-	ready = behind || e.waiting(w)
+	e.drain(device)
+	ready = e.waiting(w)
 	e.armed.looking = false
 	if !ready && !e.park.here {
 		e.armed.stands.Store(uint32(e.armed.mode))

@@ -5,7 +5,6 @@ package shm
 import (
 	"context"
 	"net"
-	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -118,7 +117,7 @@ func TestMemoryInSpiteOfBacklog(t *testing.T) {
 func TestDialsAskTogether(t *testing.T) {
 	n := Open(Config{Space: space(t)})
 	defer n.Close()
-	at := netip.MustParseAddrPort("127.0.0.1:777")
+	at := freeAddr(t)
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: n.name(at)})
 	require.NoError(t, err)
 	const dials = 10
@@ -138,7 +137,7 @@ func TestDialsAskTogether(t *testing.T) {
 					return len(n.flows[side(true)]) == dials
 				}, 10*time.Second, time.Millisecond)
 			}
-			c.Write((&greeting{min: version, max: version, refusal: refusedClosed}).append(nil, false))
+			greetWith(c, greeting{min: version, max: version, refusal: refusedClosed})
 		}
 	}()
 	var wg sync.WaitGroup
@@ -154,11 +153,17 @@ func TestDialsAskTogether(t *testing.T) {
 	require.Less(t, asks, dials)
 }
 
+// greetWith sends a greeting as a process that listens does.
+func greetWith(c *net.UnixConn, g greeting) error {
+	_, _, err := c.WriteMsgUnix(g.append(nil), signed(), nil)
+	return err
+}
+
 // Who asks for others, and gives up, leaves that to one of them.
 func TestAskerGivesUp(t *testing.T) {
 	n := Open(Config{Space: space(t)})
 	defer n.Close()
-	at := netip.MustParseAddrPort("127.0.0.1:777")
+	at := freeAddr(t)
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: n.name(at)})
 	require.NoError(t, err)
 	defer l.Close()
@@ -181,7 +186,7 @@ func TestAskerGivesUp(t *testing.T) {
 	c, err = l.AcceptUnix()
 	require.NoError(t, err)
 	defer c.Close()
-	_, err = c.Write((&greeting{min: version, max: version, refusal: refusedClosed}).append(nil, false))
+	err = greetWith(c, greeting{min: version, max: version, refusal: refusedClosed})
 	require.NoError(t, err)
 	require.Equal(t, provider.StatusNoListener, provider.StatusOf(<-second))
 }

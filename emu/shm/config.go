@@ -10,18 +10,28 @@ type Config struct {
 	// Space keeps rendezvous apart: only nodes of the same name space find each other.
 	Space string
 
-	// Trust reports whether processes of a user may connect, and be connected to. nil: only those
-	// of our own.
-	Trust func(uid uint32) bool
+	// Dir, if it is not empty, is a directory in which processes meet that do not share a network namespace. Who may enter
+	// it may try. It adds to the abstract names of the network namespace.
+	Dir string
 
-	// Memory bounds, in bytes, the shared memory of this process, ConnMemory that of one
-	// connection.
-	Memory     int64 // 0: 1 GiB
+	// Accept reports whether a process may connect to this one, Reach whether this one may connect to it. nil: if it is of
+	// the same user. A user that the user namespace does not have is never asked for, and never trusted.
+	Accept, Reach func(Peer) bool
+
+	// Memory bounds, in bytes, the shared memory of this process, ConnMemory that of one connection. One peer may have
+	// half of it.
+	Memory     int64 // 0: 1 GiB, or a quarter of what the control group may have, if that is less
 	ConnMemory int   // 0: 64 MiB
 }
 
-// Acceptor takes connection requests, for Bind. Its methods must not wait, and must not call the
-// node, nor, but for Requested, a request.
+// Peer is another process, as the kernel names it to this one.
+type Peer struct {
+	PID      int // 0: in a process-id namespace that this process does not see
+	UID, GID uint32
+}
+
+// Acceptor takes connection requests, for Bind. Its methods must not wait, and must not call the node, nor, but for Requested,
+// a request.
 type Acceptor interface {
 	// Requested takes r, which it may accept or reject, or fails with the provider.Status that the
 	// dialer is to see.
@@ -37,7 +47,7 @@ func (c *Config) defaults() {
 		c.Name = "emu"
 	}
 	if c.Memory <= 0 {
-		c.Memory = 1 << 30
+		c.Memory = min(1<<30, groupMemory()/4)
 	}
 	if c.ConnMemory <= 0 {
 		c.ConnMemory = 64 << 20

@@ -31,7 +31,7 @@ func (f acceptorFunc) Withdrawn(*Request)         {}
 // bindTo makes a node whose requests f takes, and another one to dial from.
 func bindTo(t testing.TB, f acceptorFunc) (from *Node, at netip.AddrPort) {
 	n, from := Open(Config{Space: space(t)}), Open(Config{Space: space(t)})
-	at = netip.MustParseAddrPort("127.0.0.1:777")
+	at = freeAddr(t)
 	_, err := n.Bind(at, f)
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -198,7 +198,7 @@ func TestMeetingIsTriedOnce(t *testing.T) {
 	n, from := Open(Config{Space: space(t)}), Open(Config{Space: space(t)})
 	defer n.Close()
 	defer from.Close()
-	at := netip.MustParseAddrPort("127.0.0.1:777")
+	at := freeAddr(t)
 	r, err := n.Bind(at, acceptorFunc(func(r *Request) error { return r.Reject(nil) }))
 	require.NoError(t, err)
 	_, err = from.Dial(context.Background(), at, at)
@@ -219,16 +219,13 @@ func TestMeetingIsTriedOnce(t *testing.T) {
 	require.Equal(t, 1, tries, "then the rendezvous tells")
 }
 
-// Nothing but an eventfd is written to for a doorbell.
-func TestBellIsEventfd(t *testing.T) {
-	_, bell, err := newBell()
+// Nothing but the sockets of a doorbell is rung.
+func TestBellIsSocket(t *testing.T) {
+	f, bell, err := newBell()
 	require.NoError(t, err)
+	defer f.Close()
 	require.NoError(t, checkBell(bell))
-	_, full, err := newBell()
-	require.NoError(t, err)
-	_, err = unix.Write(full, []byte{0xfd, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
-	require.NoError(t, err)
-	require.NoError(t, checkBell(full), "to add nothing does not wait")
+	defer unix.Close(bell)
 	bad := func(name string, fd int, err error) {
 		require.NoError(t, err)
 		require.Error(t, checkBell(fd), name)
@@ -249,8 +246,12 @@ func TestBellIsEventfd(t *testing.T) {
 	bad("pipe", p[1], nil)
 	unix.Close(p[0])
 	s, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	bad("socket", s[0], err)
+	bad("stream", s[0], err)
 	unix.Close(s[1])
+	fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	bad("TCP", fd, err)
+	fd, err = unix.Eventfd(0, 0)
+	bad("eventfd", fd, err)
 }
 
 // Ends that nobody waits for are found: by who uses the number of the connection again, and otherwise by the reaper.
@@ -391,7 +392,7 @@ func TestArmedBeforeAcceptance(t *testing.T) {
 	defer e.mu.Unlock()
 	out := e.out
 	e.stage = stageAsked
-	require.Equal(t, taken, e.welcomed(0)) // by who looks for it, before the peer rings, which it then does not
+	require.True(t, e.welcomed(0)) // by who looks for it, before the peer rings, which it then does not
 	require.Equal(t, e.arming(), e.in.arm.Load())
 	e.out = out
 }

@@ -56,7 +56,7 @@ type endpoint struct {
 
 	waiter spin.Waiter
 	spins  spins // of the one who spins
-	park   spot
+	park   parkable
 }
 
 // outward is what goes to the peer.
@@ -174,15 +174,6 @@ type recv struct {
 	size   uint32
 	slot   int32
 }
-
-// outcome is what has become of an event.
-type outcome uint8
-
-const (
-	taken outcome = iota
-	later         // it names memory whose announcement is still in the socket
-	wrong         // it makes no sense
-)
 
 // completions is the completion queue of an endpoint.
 type completions struct {

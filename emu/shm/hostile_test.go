@@ -163,13 +163,13 @@ func TestNonsenseEvents(t *testing.T) {
 		},
 		"a request with a place nowhere": func(e *endpoint) {
 			e.out.table[entryLength].Store(8)
-			e.out.table[entryStage].Store(uint64(place(77, 64)))
+			e.out.table[entryStage].Store(maxMemory - 64)
 			e.out.table[entryOp].Store(uint64(provider.OpWrite))
 			e.raw(evRequest, 0, 0)
 		},
 		"a request with a place out of the segment": func(e *endpoint) {
 			e.out.table[entryLength].Store(8)
-			e.out.table[entryStage].Store(uint64(place(0, firstSegment-4)))
+			e.out.table[entryStage].Store(firstSegment - 4)
 			e.out.table[entryOp].Store(uint64(provider.OpWrite))
 			e.raw(evRequest, 0, 0)
 		},
@@ -187,9 +187,9 @@ func TestNonsenseEvents(t *testing.T) {
 // TestNonsenseReceives posts receives that are not where memory is.
 func TestNonsenseReceives(t *testing.T) {
 	for _, d := range []uint64{
-		packDesc(place(9, 0), 64, 0),
-		packDesc(place(0, firstSegment-8), 64, 0),
-		packDesc(place(maxSegs-1, maxSegment-1), 1<<sizeBits-1, 0),
+		packDesc(maxMemory, 64, 0),
+		packDesc(firstSegment-8, 64, 0),
+		packDesc(1<<ptrBits-1, 1<<sizeBits-1, 0),
 	} {
 		v, e, peer, _ := target(t)
 		peer.in.descs[0].Store(d)
@@ -250,9 +250,9 @@ func TestScribble(t *testing.T) {
 		for l = range h.n.links {
 		}
 		h.n.mu.Unlock()
-		theirs := words((*l.peerSegs.Load())[0])
+		theirs := words(l.theirs.mem[:firstSegment])
 		l.arena.mu.Lock()
-		ours := words(l.arena.segs[0])
+		ours := words(l.arena.mem[:firstSegment])
 		l.arena.mu.Unlock()
 		go func() { // our own half, which the victim reads, and the victim's, which it has given us
 			defer close(done)
@@ -304,14 +304,13 @@ func TestScribble(t *testing.T) {
 func TestNonsensePackets(t *testing.T) {
 	request := control{kind: ctlRequest, local: netip.MustParseAddrPort("127.0.0.1:5"), remote: netip.MustParseAddrPort("127.0.0.1:6")}
 	far := request
-	far.inbox = place(3, 64)
+	far.inbox = maxMemory - 64
 	for name, b := range map[string][]byte{
 		"empty":             {},
 		"short":             {1},
 		"random":            []byte("GET / HTTP/1.1\r\n\r\n"),
 		"too long":          make([]byte, maxControl+1),
 		"refused":           (&control{kind: ctlRefused}).append(nil),
-		"segment without":   (&control{kind: ctlSegment, seg: 1, size: 4096}).append(nil),
 		"absurd connection": (&control{kind: ctlFin, conn: maxConns}).append(nil),
 		"inbox nowhere":     far.append(nil),
 		"unknown":           (&control{kind: 99}).append(nil),
@@ -325,35 +324,97 @@ func TestNonsensePackets(t *testing.T) {
 	}
 }
 
-// TestBadMemory offers memory that is not what it has to be.
+// TestBadMemory offers memory that is not what it has to be, each in one way.
 func TestBadMemory(t *testing.T) {
-	memfd := func(size, seal int) int {
-		fd, err := unix.MemfdCreate("bad", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	file := func(size int64, seal, first int) (fd int) {
+		fd, err := memfd()
 		require.NoError(t, err)
-		require.NoError(t, unix.Ftruncate(fd, int64(size)))
-		if seal != 0 {
-			_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seal)
-			require.NoError(t, err)
+		require.NoError(t, unix.Ftruncate(fd, size))
+		if first > 0 {
+			require.NoError(t, allocate(fd, 0, first))
 		}
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seal)
+		require.NoError(t, err)
 		return fd
 	}
-	file, err := os.CreateTemp(t.TempDir(), "")
-	require.NoError(t, err)
-	defer file.Close()
+	open := func(fd int) error {
+		x := theirs{fd: -1}
+		err := x.open(fd, firstSegment, maxMemory)
+		x.close()
+		return err
+	}
+	require.NoError(t, open(file(maxMemory, seals, firstSegment)), "and this is what it has to be")
 	for name, fd := range map[string]int{
-		"not sealed":       memfd(1<<20, 0),
-		"may shrink":       memfd(1<<20, unix.F_SEAL_GROW|unix.F_SEAL_SEAL),
-		"not there":        memfd(1<<20, seals), // its pages are holes
-		"of another size":  memfd(1<<19, seals),
-		"of a file system": int(file.Fd()),
+		"may grow":            file(maxMemory, unix.F_SEAL_SHRINK, firstSegment),
+		"may shrink":          file(maxMemory, unix.F_SEAL_GROW, firstSegment),
+		"cannot be sealed":    file(maxMemory, seals|unix.F_SEAL_SEAL, firstSegment),
+		"cannot be written":   file(maxMemory, seals|unix.F_SEAL_FUTURE_WRITE, firstSegment),
+		"not there":           file(maxMemory, seals, 0),
+		"less there":          file(maxMemory, seals, firstSegment-page),
+		"of another size":     file(maxMemory/2, seals, firstSegment),
+		"of huge pages":       hugeFile(t),
+		"of a file system":    ordinaryFile(t),
+		"an end of something": socketFile(t),
 	} {
 		t.Run(name, func(t *testing.T) {
-			v, e, _, h := target(t)
-			require.NoError(t, h.l.sendSegment(1, 1<<20, fd))
-			e.ends()
-			v.alive(t)
+			if fd < 0 {
+				t.Skip("there is none here")
+			}
+			require.Error(t, open(fd))
 		})
 	}
+}
+
+func hugeFile(t *testing.T) int {
+	fd, err := unix.MemfdCreate("bad", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_HUGETLB)
+	if err != nil || unix.Ftruncate(fd, maxMemory) != nil {
+		return -1
+	}
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+	require.NoError(t, err)
+	return fd
+}
+
+func ordinaryFile(t *testing.T) int {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	require.NoError(t, err)
+	defer f.Close()
+	fd, err := unix.Dup(int(f.Fd()))
+	require.NoError(t, err)
+	return fd
+}
+
+func socketFile(t *testing.T) int {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	return fd
+}
+
+// Whoever made the memory cannot take pages back after the peer has mapped it, but goes on to add some.
+func TestNoHoles(t *testing.T) {
+	fd, mem, err := newMemory(firstSegment)
+	require.NoError(t, err)
+	defer unix.Munmap(mem)
+	defer unix.Close(fd)
+	peer := theirs{fd: -1}
+	other, err := unix.Dup(fd)
+	require.NoError(t, err)
+	require.NoError(t, peer.open(other, firstSegment, maxMemory))
+	defer peer.close()
+	require.Equal(t, unix.EPERM, unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, page))
+	require.Error(t, unix.Madvise(mem[:page], unix.MADV_REMOVE))
+	require.Error(t, unix.Ftruncate(fd, page))
+	require.NoError(t, allocate(fd, firstSegment, firstSegment))
+	_, ok := peer.at(firstSegment, 8)
+	require.False(t, ok, "it was not announced")
+	viewHeader(mem).grown.Store(2 * firstSegment)
+	b, ok := peer.at(firstSegment, 8)
+	require.True(t, ok)
+	mem[firstSegment] = 7
+	require.EqualValues(t, 7, b[0])
+	viewHeader(mem).grown.Store(4 * firstSegment)
+	_, ok = peer.at(3*firstSegment, 8)
+	require.False(t, ok, "it is not there")
 }
 
 // TestHalfConnections opens many handshakes and does not finish any.
@@ -375,7 +436,7 @@ func TestHalfConnections(t *testing.T) {
 	c := p.dial(t, other)
 	_, err := c.Write([]byte("hello"))
 	require.NoError(t, err)
-	require.Less(t, openFiles(t), before+len(conns)+2*maxHalves+20, "the victim keeps what it has pushed out")
+	require.Less(t, openFiles(t), before+2*len(conns)+40, "the victim keeps more than what is connected")
 	for _, c := range conns {
 		c.Close()
 	}
@@ -483,8 +544,8 @@ func TestNeverSettles(t *testing.T) {
 
 // TestOtherUser meets a process that is not trusted, from both sides.
 func TestOtherUser(t *testing.T) {
-	nobody := func(uint32) bool { return false }
-	for _, c := range [][2]Config{{{Trust: nobody}, {}}, {{}, {Trust: nobody}}} {
+	nobody := func(Peer) bool { return false }
+	for _, c := range [][2]Config{{{Reach: nobody}, {}}, {{}, {Accept: nobody}}} {
 		for i := range c {
 			c[i].Space = space(t)
 		}
@@ -524,7 +585,7 @@ func TestLimits(t *testing.T) {
 
 func FuzzControl(f *testing.F) {
 	for _, c := range []control{
-		{kind: ctlSegment, seg: 1, size: 4096}, {kind: ctlRefused, reason: []byte("no")},
+		{kind: ctlRefused, reason: []byte("no")},
 		{kind: ctlFin, conn: 5},
 		{kind: ctlRequest, local: netip.MustParseAddrPort("127.0.0.1:5"), remote: netip.MustParseAddrPort("[fe80::1%lo]:6")},
 		{kind: ctlRequest, local: netip.MustParseAddrPort("127.0.0.1:5"), remote: netip.MustParseAddrPort("127.0.0.1:6"), first: []byte("hello")},
@@ -542,15 +603,17 @@ func FuzzControl(f *testing.F) {
 	})
 }
 
-func FuzzGreeting(f *testing.F) {
-	f.Add((&greeting{min: 1, max: 1}).append(nil, false), false)
-	f.Add((&greeting{min: 1, max: 3, size: 4096}).append(nil, true), true)
-	f.Fuzz(func(t *testing.T, b []byte, opening bool) {
-		g, err := parseGreeting(b, opening)
+func FuzzOffer(f *testing.F) {
+	f.Add((&offer{greeting: greeting{min: 1, max: version}}).append(nil))
+	f.Add((&offer{greeting: greeting{min: 1, max: 9}, what: wantProof, proof: proofSocket, allow: 1 << 30}).append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o, err := parseOffer(b)
 		if err != nil {
 			return
 		}
 		require.Equal(t, uint32(magic), binary.LittleEndian.Uint32(b))
-		require.LessOrEqual(t, g.min, uint8(version))
+		again, err := parseOffer(o.append(nil))
+		require.NoError(t, err)
+		require.Equal(t, o, again)
 	})
 }

@@ -135,6 +135,7 @@ func unpackEvent(w uint64) (k kind, arg uint8, n uint32) {
 type header struct {
 	sleeps  *atomic.Uint64  // 1: ring the doorbell
 	parted  *atomic.Uint64  // 1: the owner, who lives, has given the link up
+	grown   *atomic.Uint64  // how much of the owner's memory is there
 	summary []atomic.Uint64 // words of pending that are not zero
 	pending []atomic.Uint64 // a bit for each connection
 }
@@ -142,6 +143,7 @@ type header struct {
 const (
 	maxConns    = 1 << 15 // of one link
 	hdrParted   = 8
+	hdrGrown    = hdrParted + 1
 	hdrSummary  = 16
 	hdrPending  = hdrSummary + 16
 	pendingLen  = maxConns / 64
@@ -151,7 +153,8 @@ const (
 func viewHeader(b []byte) header {
 	w := words(b[:headerBytes])
 	return header{
-		sleeps: &w[0], parted: &w[hdrParted], summary: w[hdrSummary : hdrSummary+pendingLen/64], pending: w[hdrPending:],
+		sleeps: &w[0], parted: &w[hdrParted], grown: &w[hdrGrown],
+		summary: w[hdrSummary : hdrSummary+pendingLen/64], pending: w[hdrPending:],
 	}
 }
 

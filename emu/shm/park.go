@@ -30,8 +30,8 @@ type parking struct {
 	peer   int // the peer's
 }
 
-// spot is what an endpoint has of the parking.
-type spot struct {
+// parkable is what an endpoint has of the parking.
+type parkable struct {
 	here   bool               // it has it; guarded by mu
 	roused atomic.Bool        // by Interrupt
 	done   func(uintptr) bool // unparked, made once; these two are of who is parked

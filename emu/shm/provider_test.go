@@ -5,6 +5,7 @@ package shm
 import (
 	"context"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -43,6 +44,14 @@ func (s *san) Dial(ctx context.Context, local, remote netip.AddrPort) (provider.
 		local = netip.AddrPortFrom(remote.Addr(), local.Port())
 	}
 	return s.Node.Dial(ctx, local, remote)
+}
+
+// freeAddr is an address of which the port is free.
+func freeAddr(t testing.TB) netip.AddrPort {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).AddrPort()
 }
 
 // listener queues requests.

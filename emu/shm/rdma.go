@@ -78,14 +78,14 @@ func (e *endpoint) request(r *provider.RDMA, op provider.Op) error {
 	return nil
 }
 
-// serve does what the peer asks for in entry k, or refuses it. Called with mu held.
-func (e *endpoint) serve(k uint8) outcome {
+// serve does what the peer asks for in entry k, or refuses it. It reports whether the entry made sense. Called with mu held.
+func (e *endpoint) serve(k uint8) bool {
 	var w [entryWords]uint64
 	for j := range w {
 		w[j] = e.in.table[int(k)*entryWords+j].Load()
 	}
 	if w[entryLength] > maxRDMA || w[entryStage]>>ptrBits != 0 {
-		return wrong
+		return false
 	}
 	right := provider.RightWrite
 	switch provider.Op(w[entryOp]) {
@@ -93,18 +93,18 @@ func (e *endpoint) serve(k uint8) outcome {
 		right = provider.RightRead
 	case provider.OpWrite:
 	default:
-		return wrong
+		return false
 	}
 	n := int(w[entryLength])
-	stage, ok := at(*e.l.peerSegs.Load(), ptr(w[entryStage]), n)
+	stage, ok := e.l.theirs.at(ptr(w[entryStage]), n)
 	if !ok {
-		return later
+		return false
 	}
 	i, ok := e.table.Remote([3]uint64(w[entryDesc:]), right, w[entryOffset], n)
 	if !ok {
 		e.emit(evAnswer, k, int(provider.StatusAccess), 0, true)
 		e.end(provider.StatusAccess)
-		return taken
+		return true
 	}
 	mem := e.table.Slots[i].Bytes[w[entryOffset]:][:n]
 	if right == provider.RightRead {
@@ -113,7 +113,7 @@ func (e *endpoint) serve(k uint8) outcome {
 		copy(mem, stage)
 	}
 	e.emit(evAnswer, k, int(provider.StatusOK), 0, false)
-	return taken
+	return true
 }
 
 // answered completes request k. It reports whether there is one. Called with mu held.

@@ -64,7 +64,7 @@ func (l *link) await(e *endpoint) {
 	if l.dead || l.waits() {
 		return // for another one
 	}
-	l.late = e
+	l.late, l.lateFor = e, 0
 	l.patience.Set(patience, l.lose)
 }
 
@@ -78,10 +78,11 @@ func (l *link) lose() {
 	switch {
 	case l.dead:
 	case !l.waits():
-		l.late = nil
+		l.late, l.lateFor = nil, 0
 	case l.used == l.expected && len(l.asked) == 0:
 		l.abort()
 	default:
+		l.lateFor += patience
 		l.patience.Set(patience, l.lose)
 	}
 }

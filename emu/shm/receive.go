@@ -44,40 +44,19 @@ func (e *endpoint) PostRecv(r provider.Recv) error {
 // lockDrained takes mu and all that has arrived.
 func (e *endpoint) lockDrained(t taker) {
 	e.mu.Lock()
-	o := e.drain(t)
-	// Each pump brings the memory that an event before it names. A later event may name what was
-	// announced after the pump: only the same one, still unknown, is wrong.
-	for range slots {
-		if o != later {
-			return
-		}
-		if e.stage == stageEarly { // the goroutine that receives may be ours
-			break
-		}
-		at := e.in.taken
-		e.mu.Unlock()
-		e.l.pump()
-		e.mu.Lock()
-		if o = e.drain(t); o == later && e.in.taken == at {
-			break
-		}
-	}
-	if o == later {
-		e.end(provider.StatusLink)
-	}
+	e.drain(t)
 }
 
-// drain takes the events that have arrived, and says what became of the last it has seen, which is
-// not taken if it has to wait. Called with mu held.
-func (e *endpoint) drain(t taker) outcome {
+// drain takes the events that have arrived. Called with mu held.
+func (e *endpoint) drain(t taker) {
 	for range slots {
 		if e.over() {
-			return taken
+			return
 		}
 		slot := &e.in.events[e.in.taken%slots]
 		w := slot.Load()
 		if !current(w, e.in.taken) {
-			return taken
+			return
 		}
 		if e.mem.loose != 0 {
 			e.tighten()
@@ -86,40 +65,32 @@ func (e *endpoint) drain(t taker) outcome {
 			w = e.shut(slot, t)
 		}
 		observed()
-		o := wrong
-		if current(w, e.in.taken) {
-			o = e.event(w)
-		}
-		switch o {
-		case wrong:
+		if !current(w, e.in.taken) || !e.event(w) {
 			e.end(provider.StatusLink)
-			return taken
-		case later:
-			return later
+			return
 		}
 		e.in.taken++
 	}
-	return taken
 }
 
-// event acts on one event. Called with mu held.
-func (e *endpoint) event(w uint64) outcome {
+// event acts on one event, and reports whether it made sense. Called with mu held.
+func (e *endpoint) event(w uint64) bool {
 	k, arg, n := unpackEvent(w)
 	urgent := w&solicited != 0
 	if e.l.dials && e.stage != stageOpen && k != evAccepted { // there is no inbox for an answer
-		return wrong
+		return false
 	}
 	if w&open != 0 && k != evMessage {
-		return wrong
+		return false
 	}
 	switch k {
 	case evMessage:
 		if e.in.recvs.Len() == 0 {
-			return wrong
+			return false
 		}
 		r := e.in.recvs.Front()
 		if n > r.size {
-			return wrong
+			return false
 		}
 		if r.bounce != nil {
 			copy(e.table.Slots[r.slot].Bytes[r.off:], r.bounce[:n])
@@ -133,38 +104,29 @@ func (e *endpoint) event(w uint64) outcome {
 		return e.keep(int(n), urgent)
 	case evTooLong:
 		if e.in.recvs.Len() == 0 {
-			return wrong
+			return false
 		}
 		e.received(0, provider.StatusTooLong, true, false)
 		e.end(provider.StatusTooLong)
 	case evRequest:
-		if arg < maxRDMAs {
-			return e.serve(arg)
-		}
-		return wrong
+		return arg < maxRDMAs && e.serve(arg)
 	case evAnswer:
-		if arg < maxRDMAs && e.reqs != nil && e.answered(arg, n) {
-			return taken
-		}
-		return wrong
+		return arg < maxRDMAs && e.reqs != nil && e.answered(arg, n)
 	case evAccepted:
-		if e.stage == stageAsked && e.in.taken == 0 {
-			return e.welcomed(ptr(n) * grain)
-		}
-		return wrong
+		return e.stage == stageAsked && e.in.taken == 0 && e.welcomed(ptr(n)*grain)
 	case evFin:
 		e.end(causeOf(provider.Status(n)))
 		e.depart()
 	default:
-		return wrong
+		return false
 	}
-	return taken
+	return true
 }
 
-// keep takes the first message, for which no receive was posted. Called with mu held.
-func (e *endpoint) keep(n int, urgent bool) outcome {
+// keep takes the first message, for which no receive was posted, and reports whether it is one. Called with mu held.
+func (e *endpoint) keep(n int, urgent bool) bool {
 	if e.in.first != firstAwaited || n > provider.MaxFirstMessage {
-		return wrong
+		return false
 	}
 	e.in.kept = append(make([]byte, 0, n), e.in.held[:n]...)
 	if e.in.first = firstKept; urgent {
@@ -173,7 +135,7 @@ func (e *endpoint) keep(n int, urgent bool) outcome {
 	if e.in.recvs.Len() > 0 {
 		e.deliverKept()
 	}
-	return taken
+	return true
 }
 
 // received completes the first receive, grown with a message that was open. Called with mu held.

@@ -28,8 +28,8 @@ type Request struct {
 
 // requested notes a request. An error ends the link. It needs rx.
 func (l *link) requested(c *control) error {
-	b, ok := at(*l.peerSegs.Load(), c.inbox, inboxSize)
-	if l.dials || !ok {
+	b, ok := l.theirs.at(c.inbox, inboxSize)
+	if l.dials || !ok || !l.node.believable(c.local.Addr(), c.remote.Addr(), l.where) {
 		return errWire
 	}
 	r := &Request{l: l, id: c.conn, inbox: view(b), local: c.remote, remote: c.local, first: slices.Clone(c.first)}
@@ -145,17 +145,7 @@ func (r *Request) AcceptEarly(ctx context.Context, begin func(provider.Endpoint)
 		}
 	}
 	e.mu.Lock()
-	ok = ok && !e.over() // else the peer is gone, or what it has put into the shared memory was nonsense
-	l.mu.Lock()
-	if ok = ok && l.asked[r.id] == r && !l.dead; ok {
-		delete(l.asked, r.id)
-		for int(r.id) >= len(l.conns) {
-			l.conns = append(l.conns, nil)
-		}
-		l.conns[r.id] = e
-		l.used++
-	}
-	l.mu.Unlock()
+	ok = ok && !e.over() && l.admit(r, e) // else the peer is gone, or what it has put into the shared memory was nonsense
 	if ok {
 		published()
 		e.out.events[0].Swap(packEvent(evAccepted, 0, int(e.in.blk.at/grain), solicited, 0)) // see words

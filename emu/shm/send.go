@@ -17,52 +17,41 @@ func (e *endpoint) PostSend(s provider.Send) error {
 	flag := flagOf(&s)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var unknown uint64 // the descriptor that the last pump was for
-	for tries := 0; ; tries++ {
-		if e.over() {
-			return e.refusal()
-		}
-		if s.Local.Bytes != nil {
-			if st := e.admit(&s); st != provider.StatusOK {
-				return st
-			}
-		}
-		if e.out.descs == nil {
-			return e.sendEarly(&s)
-		}
-		w := e.out.descs[e.out.sent%slots].Load()
-		observed()
-		if w>>lapShift<<lapShift != lap(e.out.sent) {
-			return e.sendUnposted(&s, a, b, flag)
-		}
-		p, size := unpackDesc(w)
-		if n > size {
-			e.emit(evTooLong, 0, n, flag&^open, true)
-			e.sendFailed(&s, provider.StatusTooLong)
-			return nil
-		}
-		room := n
-		if s.Open {
-			room = min(size, maxMessage)
-		}
-		dst, ok := at(*e.l.peerSegs.Load(), p, room)
-		if ok {
-			k := copy(dst, a)
-			copy(dst[k:], b)
-			e.sendInto(&s, dst, n, flag)
-			return nil
-		}
-		if w == unknown || tries == slots || e.stage == stageEarly {
-			e.sendFailed(&s, provider.StatusLink)
-			return nil
-		}
-		// The peer has announced the memory before it posted the receive. Another sender may take
-		// this receive meanwhile, and the next be in memory that was announced after the pump.
-		unknown = w
-		e.mu.Unlock()
-		e.l.pump()
-		e.mu.Lock()
+	if e.over() {
+		return e.refusal()
 	}
+	if s.Local.Bytes != nil {
+		if st := e.admit(&s); st != provider.StatusOK {
+			return st
+		}
+	}
+	if e.out.descs == nil {
+		return e.sendEarly(&s)
+	}
+	w := e.out.descs[e.out.sent%slots].Load()
+	observed()
+	if w>>lapShift<<lapShift != lap(e.out.sent) {
+		return e.sendUnposted(&s, a, b, flag)
+	}
+	p, size := unpackDesc(w)
+	if n > size {
+		e.emit(evTooLong, 0, n, flag&^open, true)
+		e.sendFailed(&s, provider.StatusTooLong)
+		return nil
+	}
+	room := n
+	if s.Open {
+		room = min(size, maxMessage)
+	}
+	dst, ok := e.l.theirs.at(p, room)
+	if !ok {
+		e.sendFailed(&s, provider.StatusLink)
+		return nil
+	}
+	k := copy(dst, a)
+	copy(dst[k:], b)
+	e.sendInto(&s, dst, n, flag)
+	return nil
 }
 
 // flagOf is the flag of the event that tells of a message.

@@ -5,14 +5,13 @@ package shm
 import (
 	"io"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
-// socket is the control connection of a link: packets, some with descriptors. Neither sending nor receiving waits.
+// socket is the control connection of a link: packets. Neither sending nor receiving waits.
 type socket struct {
 	conn *net.UnixConn
 	fd   int
@@ -27,7 +26,6 @@ type socket struct {
 	rx      sync.Mutex // outermost: above the endpoints'
 	rxEnded bool
 	buf     [maxControl + 1]byte
-	oob     [256]byte
 }
 
 func newSocket(conn *net.UnixConn) (*socket, error) {
@@ -48,7 +46,7 @@ func (s *socket) send(b []byte) {
 		return
 	}
 	if len(s.queue) == 0 {
-		switch err := s.now(b, -1); err {
+		switch err := s.now(b); err {
 		case nil:
 			return
 		case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM:
@@ -93,35 +91,10 @@ func (s *socket) relieve() {
 	}
 }
 
-// sendFile sends a packet with a descriptor at once, or fails. Where many other packets wait it finds room that these do not get.
-func (s *socket) sendFile(b []byte, fd int) error {
-	s.tx.Lock()
-	defer s.tx.Unlock()
-	if s.txEnded {
-		return io.ErrClosedPipe
-	}
-	err := s.now(b, fd)
-	if err != unix.EAGAIN {
-		return err
-	}
-	size, err := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
-	if err != nil {
-		return unix.EAGAIN
-	}
-	// The kernel takes the double of what is set, so this doubles the room, and puts it right again.
-	unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, size)
-	defer unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, size/2)
-	return s.now(b, fd)
-}
-
 // now needs tx.
-func (s *socket) now(b []byte, fd int) error {
+func (s *socket) now(b []byte) error {
 	published()
-	var oob []byte
-	if fd >= 0 {
-		oob = unix.UnixRights(fd)
-	}
-	return eintr(func() error { return unix.Sendmsg(s.fd, b, oob, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) })
+	return eintr(func() error { return unix.Sendmsg(s.fd, b, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) })
 }
 
 // flush sends the queue as the peer makes room. It ends when the queue is empty, or the socket is closed.
@@ -134,7 +107,7 @@ func (s *socket) flush() {
 		s.tx.Lock()
 		defer s.tx.Unlock()
 		for len(s.queue) > 0 && !s.txEnded {
-			if err := s.now(s.queue[0], -1); err == unix.EAGAIN {
+			if err := s.now(s.queue[0]); err == unix.EAGAIN {
 				return false
 			} else if err != nil {
 				s.failed(err)
@@ -199,7 +172,8 @@ func (s *socket) gaveUp() bool {
 	return s.parting == partingOurs
 }
 
-// close closes the socket.
+// close closes the socket. Where the kernel does not keep the peer from sending descriptors, these are closed with it, which may
+// take as long as the peer likes.
 func (s *socket) close() {
 	s.rx.Lock()
 	s.rxEnded = true
@@ -208,125 +182,34 @@ func (s *socket) close() {
 	s.txEnded = true
 	s.relieve()
 	s.tx.Unlock()
-	s.conn.Close()
+	closeConn(s.conn)
 }
 
 // receive takes a packet without waiting: EAGAIN if there is none, EOF if the peer has left. What it returns is good until the next
-// call. It needs rx.
-func (s *socket) receive() (b []byte, files []int, err error) {
-	b, files, err = s.packet()
+// call. It needs rx, and is called by one goroutine, which nobody waits for.
+func (s *socket) receive() (b []byte, err error) {
+	b, err = s.packet()
 	if err == unix.ECONNRESET { // is said once, of what the peer has not received, ahead of what it has sent
-		b, files, err = s.packet()
+		b, err = s.packet()
 	}
-	return b, files, err
+	return b, err
 }
 
-func (s *socket) packet() (b []byte, files []int, err error) {
-	var n, oobn, flags int
-	// Without room for them, looking ahead creates no descriptors.
-	if err = eintr(func() (err error) {
-		n, _, _, _, err = unix.Recvmsg(s.fd, s.buf[:1], nil, unix.MSG_DONTWAIT|unix.MSG_PEEK)
-		return err
-	}); err == nil && n == 1 && ctlKind(s.buf[0]) == ctlSegment {
-		defer makeRoom()()
-	}
+// packet has no room for descriptors, so that none is ever received.
+func (s *socket) packet() (b []byte, err error) {
+	var n, flags int
 	err = eintr(func() (err error) {
-		n, oobn, flags, _, err = unix.Recvmsg(s.fd, s.buf[:], s.oob[:], unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		n, _, flags, _, err = unix.Recvmsg(s.fd, s.buf[:], nil, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
 		return err
 	})
-	if err != nil {
-		return nil, nil, err
+	switch {
+	case err != nil:
+		return nil, err
+	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+		return nil, errWire
+	case n == 0:
+		return nil, io.EOF
 	}
 	observed()
-	files = rights(s.oob[:oobn])
-	switch {
-	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
-		err = errWire
-	case n == 0:
-		err = io.EOF
-	default:
-		return s.buf[:n], files, nil
-	}
-	closeAll(files)
-	return nil, nil, err
-}
-
-// spare is a descriptor that is given up for one that the peer sends, as a link cannot do without that, while the table of
-// descriptors may be full. What comes is closed again as soon as it is mapped.
-var spare struct {
-	sync.Mutex
-	fd int // 0: none
-}
-
-// makeRoom makes room in the table, and returns what is to be called afterwards.
-func makeRoom() (done func()) {
-	spare.Lock()
-	if spare.fd != 0 {
-		unix.Close(spare.fd)
-		spare.fd = 0
-	}
-	return spare.Unlock
-}
-
-// keepRoom sees to it that there will be room, if there is any now.
-func keepRoom() {
-	spare.Lock()
-	defer spare.Unlock()
-	if spare.fd == 0 {
-		if fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC); err == nil {
-			spare.fd = fd
-		}
-	}
-}
-
-// rights are the descriptors that came with a packet.
-func rights(oob []byte) (files []int) {
-	if len(oob) == 0 {
-		return nil
-	}
-	msgs, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil
-	}
-	for i := range msgs {
-		if fds, err := unix.ParseUnixRights(&msgs[i]); err == nil {
-			files = append(files, fds...)
-		}
-	}
-	return files
-}
-
-func closeAll(files []int) {
-	for _, fd := range files {
-		unix.Close(fd)
-	}
-}
-
-// newBell returns an eventfd, and the same for the netpoller. Its counter is never zero, so that it is always readable, and
-// whatever is added is a new edge.
-func newBell() (*os.File, int, error) {
-	fd, err := unix.Eventfd(1, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		return nil, -1, err
-	}
-	return os.NewFile(uintptr(fd), "doorbell"), fd, nil
-}
-
-// checkBell makes sure that fd is an eventfd, which takes no time to write to. Such a descriptor has no type of file, as
-// others of its kind have none; but of these it alone takes eight bytes, and to add nothing to its counter never waits.
-func checkBell(fd int) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
-	if st.Mode&unix.S_IFMT != 0 {
-		return errWire
-	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		return err
-	}
-	if n, err := unix.Write(fd, make([]byte, 8)); err != nil || n != 8 {
-		return errWire
-	}
-	return nil
+	return s.buf[:n], nil
 }

@@ -21,9 +21,6 @@ func (r *Request) Refuse(provider.Status, []byte) error { return nil }
 // Rendezvous is an address at which other processes find this one.
 type Rendezvous struct{}
 
-// Supported tells whether this system has what the package needs.
-const Supported = false
-
 // Open returns a node that finds nobody.
 func Open(c Config) *Node {
 	c.defaults()
@@ -47,6 +44,9 @@ func (n *Node) Dial(context.Context, netip.AddrPort, netip.AddrPort) (provider.E
 func (n *Node) DialEarly(ctx context.Context, local, remote netip.AddrPort, begin func(provider.Endpoint) error) (provider.Endpoint, error) {
 	return n.Dial(ctx, local, remote)
 }
+
+// PeerOf knows of no other process.
+func PeerOf(provider.Endpoint) (Peer, bool) { return Peer{}, false }
 
 // Close does nothing.
 func (n *Node) Close() error { return nil }

@@ -11,26 +11,49 @@ import (
 	"sansock/provider"
 )
 
-// Messages of the socket. A handshake is the listening side's greeting, the dialer's opening and, if the two have no link
-// yet, the listening side's. After that come messages of links.
+// Messages of the socket. A handshake is the listening side's greeting, the dialer's offer, and the listening side's. After that
+// come messages of links.
 const (
 	magic      = 0x4d485353
-	version    = 4
+	version    = 5
 	idLen      = 16
 	greetLen   = 4 + 1 + 1 + 1 + 1 + idLen
-	openLen    = greetLen + 4
+	offerLen   = greetLen + 8
 	maxControl = 512 // a request with two addresses and a message of provider.MaxFirstMessage
 )
 
 var errWire = errors.New("malformed message")
 
-// greeting begins both parts of a handshake.
+// greeting is the first that a dialer hears. With its sender's credentials it is all that is read of a process that may be anybody's.
 type greeting struct {
 	min, max uint8
 	refusal  refusal
 	id       [idLen]byte // of the process
-	size     uint32      // of its first segment, in an opening
 }
+
+// offer is the rest of both parts of a handshake. It bears descriptors.
+type offer struct {
+	greeting
+	what  what
+	proof proof
+	allow uint64 // how much memory the peer may have
+}
+
+// what the dialer wants, and gets.
+type what uint8
+
+const (
+	wantLink  what = iota // there is no link yet
+	wantProof             // there is one, and no proof that the process listens here, too
+)
+
+// proof is whether the last descriptor of an offer proves that its sender listens where it was asked.
+type proof uint8
+
+const (
+	proofNone proof = iota
+	proofSocket
+)
 
 // refusal is why there will be no link.
 type refusal uint8
@@ -40,9 +63,12 @@ const (
 	refusedUser
 	refusedMemory
 	refusedClosed
+	refusedLimit
 )
 
-var refusalText = [...]string{"", "another user listens there", "the peer has no memory", "the peer is closing"}
+var refusalText = [...]string{
+	"", "another user listens there", "the peer has no memory", "the peer is closing", "the peer has too many links",
+}
 
 func (r refusal) Error() string {
 	if int(r) < len(refusalText) {
@@ -54,37 +80,53 @@ func (r refusal) Error() string {
 // Is makes another user's listener a matter of permission.
 func (r refusal) Is(target error) bool { return r == refusedUser && target == fs.ErrPermission }
 
-func (g *greeting) append(b []byte, opening bool) []byte {
+func (g *greeting) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, magic)
 	b = append(b, g.min, g.max, byte(g.refusal), 0)
-	b = append(b, g.id[:]...)
-	if opening {
-		b = binary.LittleEndian.AppendUint32(b, g.size)
-	}
-	return b
+	return append(b, g.id[:]...)
 }
 
-// parseGreeting decodes a greeting. What a newer version puts behind it is skipped.
-func parseGreeting(b []byte, opening bool) (g greeting, err error) {
-	if len(b) < greetLen || opening && len(b) < openLen || binary.LittleEndian.Uint32(b) != magic {
+// parseGreeting decodes a greeting.
+func parseGreeting(b []byte) (g greeting, err error) {
+	if len(b) < greetLen || binary.LittleEndian.Uint32(b) != magic {
 		return g, errWire
 	}
 	g.min, g.max, g.refusal = b[4], b[5], refusal(b[6])
 	copy(g.id[:], b[8:])
-	if opening {
-		g.size = binary.LittleEndian.Uint32(b[greetLen:])
-	}
 	if g.min > version || g.max < version {
 		return g, errors.New("the peer has another version")
 	}
 	return g, nil
 }
 
+func (o *offer) append(b []byte) []byte {
+	b = o.greeting.append(b)
+	b = append(b, byte(o.what), byte(o.proof))
+	b = binary.LittleEndian.AppendUint16(b, 0)
+	return binary.LittleEndian.AppendUint32(b, uint32(min(o.allow/page, 1<<32-1)))
+}
+
+// parseOffer decodes an offer. What a newer version puts behind it is skipped.
+func parseOffer(b []byte) (o offer, err error) {
+	if o.greeting, err = parseGreeting(b); err != nil {
+		return o, err
+	}
+	if len(b) < offerLen {
+		return o, errWire
+	}
+	b = b[greetLen:]
+	o.what, o.proof = what(b[0]), proof(b[1])
+	o.allow = page * uint64(binary.LittleEndian.Uint32(b[4:]))
+	if o.what > wantProof || o.proof > proofSocket {
+		return o, errWire
+	}
+	return o, nil
+}
+
 type ctlKind uint8
 
 const (
-	ctlSegment ctlKind = iota + 1 // a segment of the sender's arena; with its descriptor
-	ctlRequest                    // a connection request
+	ctlRequest ctlKind = iota + 1 // a connection request
 	ctlRefused                    // the answer to one; that it is accepted is an event
 	ctlFin                        // the sender touches nothing of the connection any more
 )
@@ -93,8 +135,6 @@ const (
 type control struct {
 	kind   ctlKind
 	conn   uint32
-	seg    uint8
-	size   uint32
 	inbox  ptr
 	local  netip.AddrPort // as the dialer says it
 	remote netip.AddrPort
@@ -107,9 +147,6 @@ func (c *control) append(b []byte) []byte {
 	b = append(b, byte(c.kind))
 	b = binary.LittleEndian.AppendUint32(b, c.conn)
 	switch c.kind {
-	case ctlSegment:
-		b = append(b, c.seg)
-		b = binary.LittleEndian.AppendUint32(b, c.size)
 	case ctlRequest:
 		b = binary.LittleEndian.AppendUint64(b, uint64(c.inbox))
 		b = appendAddr(b, c.local)
@@ -134,13 +171,11 @@ func parseControl(b []byte) (c control, err error) {
 		return c, errWire
 	}
 	b = b[5:]
-	need := map[ctlKind]int{ctlSegment: 5, ctlRequest: 8, ctlRefused: 1, ctlFin: 1}[c.kind]
+	need := map[ctlKind]int{ctlRequest: 8, ctlRefused: 1, ctlFin: 1}[c.kind]
 	if need == 0 || len(b) < need {
 		return c, errWire
 	}
 	switch c.kind {
-	case ctlSegment:
-		c.seg, c.size = b[0], binary.LittleEndian.Uint32(b[1:])
 	case ctlRequest:
 		c.inbox = ptr(binary.LittleEndian.Uint64(b))
 		if c.local, b, err = cutAddr(b[8:]); err == nil {
