@@ -93,7 +93,7 @@ func TestAppendLong(t *testing.T) {
 // what is appended.
 func TestNoAppend(t *testing.T) {
 	for _, c := range []Config{
-		{NoAppend: true}, {Link: Link{Latency: time.Nanosecond}}, {Fault: func(Step) error { return nil }},
+		{NoAppend: true}, {Link: Link{Latency: time.Nanosecond}}, {Faults: Faults{Hook: func(Step) error { return nil }}},
 	} {
 		x, y := pair(t, c)
 		_, err := x.Extension(provider.GUIDAppender)

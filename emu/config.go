@@ -46,11 +46,7 @@ type Config struct {
 	// Completions are how completions are reported to this provider's endpoints.
 	Completions Completions
 
-	// Fault, if set, is asked at every step and makes it fail by an error, best a provider.Status
-	// or a
-	// *provider.Error. It must not call the provider. Faults does the same by
-	// rules. Both may fail a step.
-	Fault  func(Step) error
+	// Faults makes steps fail.
 	Faults Faults
 }
 

@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 			name:   "late completions",
 			dialer: emu.Config{Completions: emu.Completions{Delay: 10 * time.Microsecond, Batch: 4}},
 		},
-		{name: "asked at every step", dialer: emu.Config{Fault: func(emu.Step) error { return nil }}},
+		{name: "asked at every step", dialer: emu.Config{Faults: emu.Faults{Hook: func(emu.Step) error { return nil }}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if testing.Short() && c.name != "default" {

@@ -74,11 +74,17 @@ type Fault struct {
 	Status      provider.Status // how; StatusLink if zero
 }
 
-// Faults are rules by which steps fail.
+// Faults is what makes steps fail. Both Hook and Rules may fail a step.
 type Faults struct {
+	// Hook, if set, is asked at every step and makes it fail by an error, best a provider.Status or
+	// a
+	// *provider.Error. It must not call the provider.
+	Hook func(Step) error
+
 	Rules []Fault
 
-	// Seed is what the random decisions come from. Keys of memory do not: they cannot be foretold.
+	// Seed is what the random decisions of Rules come from. Keys of memory do not: they cannot be
+	// foretold.
 	Seed uint64
 }
 
@@ -97,11 +103,11 @@ type rule struct {
 	rand *rand.Rand
 }
 
-func newFaults(hook func(Step) error, c Faults) *faults {
-	if hook == nil && len(c.Rules) == 0 {
+func newFaults(c Faults) *faults {
+	if c.Hook == nil && len(c.Rules) == 0 {
 		return nil
 	}
-	f := &faults{hook: hook}
+	f := &faults{hook: c.Hook}
 	for i, r := range c.Rules {
 		if r.Status == provider.StatusOK {
 			r.Status = provider.StatusLink

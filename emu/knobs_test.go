@@ -18,7 +18,7 @@ import (
 
 // failing opens a provider whose steps in fail, which may be changed, fail.
 func failing(t *testing.T, fail map[Step]error) *Provider {
-	return open(t, Config{Fault: func(s Step) error { return fail[s] }})
+	return open(t, Config{Faults: Faults{Hook: func(s Step) error { return fail[s] }}})
 }
 
 func TestFaultsOfConnections(t *testing.T) {
@@ -121,7 +121,7 @@ func TestFaultOfTransfer(t *testing.T) {
 	} {
 		for _, latency := range []time.Duration{0, 1} {
 			fail := map[Step]error{}
-			p := open(t, Config{Fault: func(s Step) error { return fail[s] }, Link: Link{Latency: latency}})
+			p := open(t, Config{Faults: Faults{Hook: func(s Step) error { return fail[s] }}, Link: Link{Latency: latency}})
 			x, y := connected(t, p, p)
 			d := y.expose(make([]byte, 8), provider.RightRead|provider.RightWrite).Descriptor
 			y.receives(1, 8)

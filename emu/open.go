@@ -17,7 +17,7 @@ func New(c Config) (*Provider, error) {
 		proxy:     newProxy(c.Memory),
 		link:      c.Link,
 		slow:      c.Completions,
-		faults:    newFaults(c.Fault, c.Faults),
+		faults:    newFaults(c.Faults),
 		listeners: make(map[*listener]struct{}),
 		done:      make(chan struct{}),
 	}
