@@ -42,14 +42,14 @@ func (l *Listener) Drain() error {
 
 // Adopt listens with ln, a listener for TCP that it owns from then on, and at the address of ln on every SAN that serves it.
 func (s *Switch) Adopt(ln net.Listener) *Listener {
-	addr, ok := ln.Addr().(*net.TCPAddr)
+	_, ok := ln.Addr().(*net.TCPAddr)
 	switch {
 	case !ok:
 		return plainListener(ln, ln.Addr().Network(), Route{Path: PathOther, Reason: ReasonNetwork})
 	case s.disabled():
 		return plainListener(ln, "tcp", Route{Path: PathTCP, Reason: ReasonDisabled})
 	}
-	sans, why, err := s.listenSANs("tcp", addr.AddrPort())
+	sans, why, err := s.listenBeside("tcp", ln)
 	if len(sans) == 0 {
 		return plainListener(ln, "tcp", Route{Path: PathTCP, Reason: why, Err: err})
 	}
