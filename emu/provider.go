@@ -34,6 +34,14 @@ type Config struct {
 	// Name is the provider's name, by default "emu".
 	Name string
 
+	// Accept says which processes of other users may connect to this one, Reach to which of them this one may connect. Empty: what
+	// SANNET_ACCEPT and SANNET_REACH say, and else only those of the same user.
+	Accept, Reach Peers
+
+	// Dir is a directory that containers on this host share, in which their processes meet. Empty: what SANNET_DIR says, and else
+	// there is none, and processes meet that share a network namespace. docs/containers.md has the rules.
+	Dir string
+
 	// Prefixes replaces the addresses of this host as what the provider serves.
 	Prefixes func() ([]netip.Prefix, error)
 
@@ -86,6 +94,7 @@ type Provider struct {
 	slow     Completions
 	faults   *faults   // nil: none
 	node     *shm.Node // to other processes; nil: there are none
+	dir      string    // in which containers meet; empty: none
 
 	mu        sync.Mutex // guards the lists; above Fabric.mu
 	newest    *endpoint
@@ -122,7 +131,7 @@ func New(c Config) (*Provider, error) {
 		p.fabric = defaultFabric
 	}
 	if p.prefixes == nil {
-		p.prefixes = hostPrefixes
+		p.prefixes = p.hostPrefixes
 	}
 	p.attr = provider.Attributes{
 		MaxMessage:        min(or(c.MaxMessage, 1<<20), maxMessage),
@@ -142,7 +151,9 @@ func New(c Config) (*Provider, error) {
 		return nil, p.failure("open", provider.StatusUnsupported)
 	}
 	if p.canCross(&c) {
-		p.node = shm.Open(shm.Config{Name: p.name, Space: p.fabric.name})
+		if err := p.openNode(&c); err != nil {
+			return nil, &provider.Error{Provider: p.name, Op: "open", Status: provider.StatusUnsupported, Err: err}
+		}
 	}
 	return p, nil
 }
@@ -180,7 +191,7 @@ func (p *Provider) Prefixes() ([]netip.Prefix, error) {
 	return ps, nil
 }
 
-func hostPrefixes() ([]netip.Prefix, error) {
+func (p *Provider) hostPrefixes() ([]netip.Prefix, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil, err
@@ -195,7 +206,11 @@ func hostPrefixes() ([]netip.Prefix, error) {
 		if ip = ip.Unmap(); !ok || ip.IsLoopback() {
 			continue
 		}
-		if x := netip.PrefixFrom(ip, ip.BitLen()); !slices.Contains(ps, x) {
+		bits := ip.BitLen()
+		if p.dir != "" && !ip.IsLinkLocalUnicast() { // others on the same networks may be met there
+			bits, _ = n.Mask.Size()
+		}
+		if x := netip.PrefixFrom(ip, bits); !slices.Contains(ps, x) {
 			ps = append(ps, x)
 		}
 	}
@@ -297,7 +312,7 @@ func (p *Provider) dial(ctx context.Context, local, remote netip.AddrPort, begin
 	if !local.Addr().IsValid() || local.Addr().IsUnspecified() {
 		// The emulated SAN stays on this host, where an address is reached from itself, except that all of 127.0.0.0/8 is
 		// reached from the first one.
-		from := remote.Addr()
+		from := p.nearest(remote.Addr())
 		if from.Is4() && from.IsLoopback() {
 			from = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 		}
@@ -339,6 +354,24 @@ func (p *Provider) dial(ctx context.Context, local, remote netip.AddrPort, begin
 	}
 	p.fabric.putDown(local, remote)
 	return nil, a.err
+}
+
+// nearest is the address of this host from which ip is reached: itself, unless it is another host's on a network of ours.
+func (p *Provider) nearest(ip netip.Addr) netip.Addr {
+	ps, err := p.prefixes()
+	if p.dir == "" || err != nil {
+		return ip
+	}
+	from := ip
+	for _, x := range ps {
+		if x.Addr() == ip {
+			return ip
+		}
+		if !x.Addr().IsLoopback() && x.Contains(ip) {
+			from = x.Addr()
+		}
+	}
+	return from
 }
 
 // roundTrip waits as long as a request and its answer take on the links of e.
