@@ -239,15 +239,18 @@ func TestSquatter(t *testing.T) {
 	start(t, "attack", space(t), attackVar+"=squatter", "SANSOCK_SHM_TARGET="+at.String(), "SANSOCK_SHM_UID=12345")
 	go func() {
 		for {
-			if _, err := accept(l); err != nil {
+			e, err := accept(l)
+			if err != nil {
 				return
 			}
+			defer e.Close()
 		}
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_, err = openSAN(t, Config{Space: space(t)}).Dial(ctx, netip.AddrPort{}, at)
+	e, err := openSAN(t, Config{Space: space(t)}).Dial(ctx, netip.AddrPort{}, at)
 	require.NoError(t, err)
+	e.Close()
 }
 
 // TestCrowd has many honest processes' worth of nodes dial at once. All connect.
@@ -259,9 +262,11 @@ func TestCrowd(t *testing.T) {
 	require.NoError(t, err)
 	go func() {
 		for {
-			if _, err := accept(l); err != nil {
+			e, err := accept(l)
+			if err != nil {
 				return
 			}
+			defer e.Close()
 		}
 	}()
 	n := crowd
