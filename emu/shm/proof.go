@@ -122,9 +122,11 @@ func (n *Node) proven(o *offer, files []int, peer Peer, at spot) ([]int, error) 
 	if last < 0 {
 		return files, errWire
 	}
-	err := serves(files[last], at)
-	closeForeign(files[last])
-	return files[:last], err
+	if err := serves(files[last], at); err != nil {
+		return files, err
+	}
+	unix.Close(files[last]) // a socket without a connection, which does not linger
+	return files[:last], nil
 }
 
 // serves reports whether fd is a TCP socket that has a port to which connections for an address go, or would go if it listened.
