@@ -15,6 +15,9 @@ type Config struct {
 	// Name is the provider's name, by default "emu".
 	Name string
 
+	// Policy says which other processes are met, and where.
+	Policy Policy
+
 	// Prefixes replaces the addresses of this host as what the provider serves.
 	Prefixes func() ([]netip.Prefix, error)
 

@@ -101,7 +101,7 @@ var loopback4 = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 // from the first one.
 func (p *Provider) from(local, remote netip.AddrPort) (netip.AddrPort, error) {
 	if !local.Addr().IsValid() || local.Addr().IsUnspecified() {
-		from := remote.Addr()
+		from := p.nearest(remote.Addr())
 		if from.Is4() && from.IsLoopback() {
 			from = loopback4
 		}
@@ -134,6 +134,25 @@ func (p *Provider) await(ctx context.Context, r *request) (e *endpoint, connecte
 		connected = true
 	}
 	return nil, connected, err
+}
+
+// nearest is the address of this host from which ip is reached: itself, unless it is another host's
+// on a network of ours.
+func (p *Provider) nearest(ip netip.Addr) netip.Addr {
+	ps, err := p.prefixes()
+	if p.dir == "" || err != nil {
+		return ip
+	}
+	from := ip
+	for _, x := range ps {
+		if x.Addr() == ip {
+			return ip
+		}
+		if !x.Addr().IsLoopback() && x.Contains(ip) {
+			from = x.Addr()
+		}
+	}
+	return from
 }
 
 // roundTrip waits as long as a request and its answer take on the links of e.

@@ -33,5 +33,6 @@
 //	region.go                      registered memory
 //	knobbed.go                     an endpoint with knobs
 //	listener.go dial.go across.go  how a connection begins
-//	config.go open.go tools.go     what a user sees
+//	config.go policy.go open.go    what a user sees
+//	tools.go
 package emu

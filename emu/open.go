@@ -3,7 +3,6 @@ package emu
 import (
 	"net/netip"
 
-	"sansock/emu/shm"
 	"sansock/provider"
 )
 
@@ -28,7 +27,7 @@ func New(c Config) (*Provider, error) {
 		p.fabric = defaultFabric
 	}
 	if p.prefixes == nil {
-		p.prefixes = hostPrefixes
+		p.prefixes = p.hostPrefixes
 	}
 	p.attr = provider.Attributes{
 		MaxMessage:        min(or(c.MaxMessage, 1<<20), maxMessage),
@@ -48,7 +47,9 @@ func New(c Config) (*Provider, error) {
 		return nil, p.failure("open", provider.StatusUnsupported)
 	}
 	if p.canCross(&c) {
-		p.node = shm.Open(shm.Config{Name: p.name, Space: p.fabric.name})
+		if err := p.openNode(c.Policy); err != nil {
+			return nil, &provider.Error{Provider: p.name, Op: "open", Status: provider.StatusUnsupported, Err: err}
+		}
 	}
 	return p, nil
 }

@@ -24,6 +24,7 @@ type Provider struct {
 	slow     Completions
 	faults   *faults   // nil: none
 	node     *shm.Node // to other processes; nil: there are none
+	dir      string    // in which containers meet; empty: none
 
 	mu        sync.Mutex // guards the lists; above Fabric.mu
 	newest    *endpoint
@@ -65,7 +66,7 @@ func (p *Provider) Prefixes() ([]netip.Prefix, error) {
 	return ps, nil
 }
 
-func hostPrefixes() ([]netip.Prefix, error) {
+func (p *Provider) hostPrefixes() ([]netip.Prefix, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil, err
@@ -80,7 +81,11 @@ func hostPrefixes() ([]netip.Prefix, error) {
 		if ip = ip.Unmap(); !ok || ip.IsLoopback() {
 			continue
 		}
-		if x := netip.PrefixFrom(ip, ip.BitLen()); !slices.Contains(ps, x) {
+		bits := ip.BitLen()
+		if p.dir != "" && !ip.IsLinkLocalUnicast() { // others on the same networks may be met there
+			bits, _ = n.Mask.Size()
+		}
+		if x := netip.PrefixFrom(ip, bits); !slices.Contains(ps, x) {
 			ps = append(ps, x)
 		}
 	}

@@ -46,7 +46,7 @@ func (l *Listener) Drain() error {
 // on every SAN that serves it, for those whom ln serves: a socket for IPv6 alone leaves IPv4 to
 // others, and one that is bound to a device stays on TCP.
 func (s *Switch) Adopt(ln net.Listener) *Listener {
-	addr, ok := ln.Addr().(*net.TCPAddr)
+	_, ok := ln.Addr().(*net.TCPAddr)
 	if !ok {
 		return plainListener(ln, ln.Addr().Network(), Route{Path: PathOther, Reason: ReasonNetwork})
 	}
@@ -60,7 +60,7 @@ func (s *Switch) Adopt(ln net.Listener) *Listener {
 	if device {
 		return plain(ReasonNoProvider, errDevice)
 	}
-	sans, why, err := s.listenSANs(context.Background(), tcp, addr.AddrPort())
+	sans, why, err := s.listenBeside(context.Background(), tcp, ln)
 	if len(sans) == 0 {
 		return plain(why, err)
 	}

@@ -56,7 +56,7 @@ func (s *Switch) listenTCP(ctx context.Context, lc *net.ListenConfig, network, a
 		case lc.Control != nil:
 			return plainListener(ln, network, Route{Path: PathTCP, Reason: ReasonControl}), nil
 		}
-		sans, why, err := s.listenSANs(ctx, network, ln.Addr().(*net.TCPAddr).AddrPort())
+		sans, why, err := s.listenBeside(ctx, network, ln)
 		// Another's port on the SAN is not a mere loss of speed: who dials us there would get that one.
 		if errors.Is(err, syscall.EADDRINUSE) && anyPort(address) && try < portTries {
 			closeAll(sans)

@@ -55,26 +55,6 @@ func (e *endpoint) waiting(w provider.Wake) bool {
 	return e.cq.urgent > 0 || w == provider.WakeAny && e.cq.ring.Len() > 0
 }
 
-// rouse uses up the arming if a completion is covered by it. Called with mu held.
-func (e *endpoint) rouse(urgent bool) {
-	if e.armed.looking || e.armed.mode != provider.WakeAny && (e.armed.mode != provider.WakeSolicited || !urgent) {
-		return
-	}
-	e.disarm()
-	if !e.over() {
-		e.in.arm.Store(0)
-	}
-	if e.armed.wake != nil {
-		e.armed.wake()
-	}
-}
-
-// disarm notes that the arming is used up. Called with mu held.
-func (e *endpoint) disarm() {
-	e.armed.mode = 0
-	e.armed.stands.Store(0)
-}
-
 // attend is what the doorbell leads to: the device's own work, and a wake-up if that is due.
 // Whatever the peer has done with the word by which we are armed, ours is the one that counts. It
 // reports whether anything has come since it was called last, perhaps taken by others already: an

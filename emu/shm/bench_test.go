@@ -93,3 +93,17 @@ func eachWay(b *testing.B, role string, run func(*testing.B, net.Conn, int), siz
 		})
 	}
 }
+
+// BenchmarkMeet measures two nodes that meet for the first time, and the first connection.
+func BenchmarkMeet(b *testing.B) {
+	p := start(b, "plain", space(b))
+	for b.Loop() {
+		s := newSAN(Config{Space: space(b)})
+		e, err := s.Dial(b.Context(), loopback, p.addr)
+		if err != nil {
+			b.Fatal(err)
+		}
+		e.Close()
+		s.Close()
+	}
+}

@@ -2,11 +2,7 @@
 
 package shm
 
-import (
-	"golang.org/x/sys/unix"
-
-	"sansock/provider"
-)
+import "golang.org/x/sys/unix"
 
 // What a peer, and all of them together, may cost: links, each of which is two mappings, seven descriptors and the first bytes of
 // memory, and bytes. Handshakes under way count as links. A peer that wants more is refused with a reason, and goes
@@ -75,5 +71,3 @@ func (n *Node) accepts(p Peer) bool { return p.UID != overflowUID() && n.Accept(
 
 // reaches reports whether we may connect to a process.
 func (n *Node) reaches(p Peer) bool { return p.UID != overflowUID() && n.Reach(p) }
-
-var errOverLimit = &provider.Error{Status: provider.StatusLimit, Err: refusedLimit}

@@ -73,3 +73,23 @@ func (e *endpoint) polled() {
 		e.note(e.in.noted | unreadComp)
 	}
 }
+
+// rouse uses up the arming if a completion is covered by it. Called with mu held.
+func (e *endpoint) rouse(urgent bool) {
+	if e.armed.looking || e.armed.mode != provider.WakeAny && (e.armed.mode != provider.WakeSolicited || !urgent) {
+		return
+	}
+	e.disarm()
+	if !e.over() {
+		e.in.arm.Store(0)
+	}
+	if e.armed.wake != nil {
+		e.armed.wake()
+	}
+}
+
+// disarm notes that the arming is used up. Called with mu held.
+func (e *endpoint) disarm() {
+	e.armed.mode = 0
+	e.armed.stands.Store(0)
+}

@@ -16,25 +16,32 @@
 // # Locks
 //
 // Who has one takes only later ones: socket.rx, endpoint.mu, arena.mu, link.mu, Node.mu, socket.tx.
-// Nothing is called with Node.mu or socket.tx held.
+// With Node.mu, socket.tx and theirs.mu no other is taken.
 //
 // # Layers
 //
 // From the bottom up; a file uses what is below it.
 //
-//	config.go stub.go              what a process offers
+//	config.go *supported.go        what a process offers
 //	memory_unsafe.go pause_*.go    what Go has no words for
 //	race.go norace.go
+//	cgroup.go creds.go bell.go     what the kernel says and does
 //	wire.go segment.go inbox.go    what the processes share
-//	socket.go                      messages, and descriptors, from process to process
+//	socket.go                      messages from process to process
+//	node.go budget.go claims.go    a process, and what it may have and say
+//	meeting.go
 //	arena.go                       memory for the peer
-//	link.go                        what two processes have
-//	endpoint.go cq.go              the state of a connection, and its completions
-//	park.go spin.go                how a waiter waits
-//	region.go append.go            memory; messages that grow
+//	link.go roster.go dispatch.go  what two processes have
+//	endpoint.go                    the state of a connection
+//	append.go cq.go region.go      messages that grow, completions, memory
+//	spin.go park.go                how a waiter waits
 //	end.go reap.go                 how a connection ends
-//	arm.go                         what wakes
 //	send.go rdma.go receive.go     what goes, and comes
-//	request.go node.go             how a connection begins
-//	rendezvous.go                  how processes find each other
+//	arm.go                         what wakes
+//	request.go dialed.go           how a connection begins
+//	control.go                     what comes by the socket
+//	proof.go                       that a process listens
+//	rendezvous.go places.go        how two processes find each other
+//	greet.go meet.go
+//	dial.go peer.go stub.go        what a caller sees
 package shm

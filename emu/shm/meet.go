@@ -106,6 +106,9 @@ func (n *Node) ask(ctx context.Context, a netip.AddrPort) (*link, error) {
 // from trying TCP.
 func asError(err error) error {
 	s, why := provider.StatusLink, errors.New(err.Error())
+	if errors.Is(err, errNoProof) {
+		s = provider.StatusNoListener // none that is one
+	}
 	var no refusal
 	if errors.As(err, &no) {
 		switch no {

@@ -25,7 +25,7 @@ type Node struct {
 	closed     atomic.Bool
 	done       chan struct{} // closed by Close
 
-	mu    sync.Mutex // innermost
+	mu    sync.Mutex // a leaf
 	links map[*link]struct{}
 	binds map[netip.AddrPort]*Rendezvous
 	flows [2]map[flow]struct{} // connections that were accepted, and dialed

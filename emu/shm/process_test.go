@@ -57,6 +57,9 @@ func play(role string) int {
 	if runtime.GOOS != "linux" {
 		return 1
 	}
+	if role == "attack" {
+		return attack(os.Getenv(attackVar))
+	}
 	if role == "husk" {
 		return husk()
 	}

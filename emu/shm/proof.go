@@ -122,17 +122,22 @@ func (n *Node) proven(o *offer, files []int, peer Peer, at spot) ([]int, error) 
 	if last < 0 {
 		return files, errWire
 	}
-	err := serves(files[last], at)
-	closeForeign(files[last])
-	return files[:last], err
+	if err := serves(files[last], at); err != nil {
+		return files, err
+	}
+	unix.Close(files[last]) // a socket without a connection, which does not linger
+	return files[:last], nil
 }
 
 // serves reports whether fd is a TCP socket that has a port to which connections for an address go, or would go if it listened.
 func serves(fd int, at spot) error {
-	for _, o := range []struct{ option, want int }{{unix.SO_PROTOCOL, unix.IPPROTO_TCP}, {unix.SO_TYPE, unix.SOCK_STREAM}} {
-		if v, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, o.option); err != nil || v != o.want {
-			return stranger{errNoProof}
-		}
+	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil || kind != unix.SOCK_STREAM {
+		return stranger{errNoProof}
+	}
+	protocol, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PROTOCOL)
+	if err != nil || protocol != unix.IPPROTO_TCP && protocol != unix.IPPROTO_MPTCP { // net listens for both
+		return stranger{errNoProof}
 	}
 	if v, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err != nil {
 		return stranger{errNoProof}

@@ -16,7 +16,7 @@ type flow struct{ dialer, listener netip.AddrPort }
 
 // roster is the connections of a link. Only the dialing side gives them numbers.
 type roster struct {
-	mu    sync.Mutex // below the endpoints'; nothing below it
+	mu    sync.Mutex // below the endpoints'; the socket's tx is below it
 	conns []*endpoint
 	asked map[uint32]*Request // requests not answered
 	spare []uint32            // connection numbers, of those that have been used

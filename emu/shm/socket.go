@@ -16,7 +16,7 @@ type socket struct {
 	conn *net.UnixConn
 	fd   int
 
-	tx      sync.Mutex    // innermost of all
+	tx      sync.Mutex    // a leaf
 	queue   [][]byte      // what the socket had no room for; the goroutine of flush sees to it
 	short   chan struct{} // closed when the queue is short again, or the socket is; nil: nobody waits for that
 	txEnded bool
