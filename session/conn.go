@@ -36,6 +36,7 @@ type Conn struct {
 	urgentOut gate          // of WriteUrgent
 	missed    atomic.Bool   // a wake-up came while mu was held
 	kicks     atomic.Uint32 // requests for progress; a goroutine runs while not 0
+	kicked    func()        // progress, made once; of who has made kicks 1
 
 	closed   atomic.Bool
 	epClosed bool

@@ -22,15 +22,15 @@ import (
 	"sansock/session"
 )
 
-// sit takes the seat of e's link.
-func sit(t testing.TB, e provider.Endpoint) {
+// park takes the parking place of e's link.
+func park(t testing.TB, e provider.Endpoint) {
 	defer e.(*endpoint).waiter.Pin()() // the witness waits, too
 	require.True(t, e.(*endpoint).Seat())
 }
 
-// sleep sleeps in the seat, in a goroutine. It returns a channel that is closed when that is over.
+// sleep sleeps parked, in a goroutine. It returns a channel that is closed when that is over.
 func sleep(t testing.TB, e provider.Endpoint) <-chan struct{} {
-	sit(t, e)
+	park(t, e)
 	require.False(t, e.Arm(provider.WakeAny))
 	over := make(chan struct{})
 	go func() {
@@ -40,7 +40,7 @@ func sleep(t testing.TB, e provider.Endpoint) <-chan struct{} {
 	return over
 }
 
-// asleep reports whether somebody waits in the seat.
+// asleep reports whether somebody is parked.
 func asleep() bool {
 	buf := make([]byte, 1<<18)
 	for _, stack := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -72,8 +72,8 @@ func moments(t testing.TB, f func()) {
 	}
 }
 
-// TestSeat wakes who sleeps in the seat, in every way there is.
-func TestSeat(t *testing.T) {
+// TestPark wakes who sleeps parked, in every way there is.
+func TestPark(t *testing.T) {
 	for name, wake := range map[string]func(e *end, peer *endpoint, h *hostile){
 		"message":   func(_ *end, peer *endpoint, _ *hostile) { peer.PostSend(provider.Send{Inline: [2][]byte{{1}}}) },
 		"interrupt": func(e *end, _ *endpoint, _ *hostile) { e.Endpoint.(*endpoint).Interrupt() },
@@ -93,36 +93,38 @@ func TestSeat(t *testing.T) {
 	}
 }
 
-// TestSeatAfterArming: who sits down arms anew, though the same arming stands, as the peer has to ring another bell.
-func TestSeatAfterArming(t *testing.T) {
+// TestParkAfterArming: who sits down arms anew, though the same arming stands, as the peer has to
+// ring another bell.
+func TestParkAfterArming(t *testing.T) {
 	_, e, peer, _ := target(t)
 	e.receives(1, 64)
 	require.False(t, e.Arm(provider.WakeAny))
 	over := sleep(t, e.Endpoint)
-	require.Equal(t, uint64(provider.WakeAny)|seated, e.Endpoint.(*endpoint).in.arm.Load())
+	require.Equal(t, uint64(provider.WakeAny)|parked, e.Endpoint.(*endpoint).in.arm.Load())
 	peer.PostSend(provider.Send{Inline: [2][]byte{{1}}})
 	soon(t, over, "nothing wakes")
 }
 
-// TestSeatAfterTheEnd: an endpoint that is over has no seat. A session that waits for its peer's new end would not sleep in
-// it, but spin.
-func TestSeatAfterTheEnd(t *testing.T) {
+// TestParkAfterTheEnd: an endpoint that is over is not parked. A session that waits for its peer's
+// new end would not sleep in it, but spin.
+func TestParkAfterTheEnd(t *testing.T) {
 	_, e, peer, _ := target(t)
 	x := e.Endpoint.(*endpoint)
 	peer.Close()
 	require.Equal(t, provider.OpDisconnect, e.next().Op)
 	defer x.waiter.Pin()() // the witness waits, too
 	require.False(t, x.Seat())
-	require.False(t, x.l.seat.taken.Load(), "it is left to others")
+	require.False(t, x.l.parking.taken.Load(), "it is left to others")
 }
 
-// TestSeatInterrupts interrupts sleeps at any moment, and none is left over but as the one that ends for no reason.
-func TestSeatInterrupts(t *testing.T) {
+// TestParkInterrupts interrupts sleeps at any moment, and none is left over but as the one that
+// ends for no reason.
+func TestParkInterrupts(t *testing.T) {
 	_, e, peer, _ := target(t)
 	e.receives(48, 64)
 	x := e.Endpoint.(*endpoint)
 	for i := range 2000 {
-		sit(t, x)
+		park(t, x)
 		ready := x.Arm(provider.WakeAny)
 		done := make(chan struct{})
 		go func() {
@@ -136,14 +138,14 @@ func TestSeatInterrupts(t *testing.T) {
 		<-done
 	}
 	// It still sleeps, and is woken.
-	x.roused.Store(false)
+	x.park.roused.Store(false)
 	over := sleep(t, x)
 	peer.PostSend(provider.Send{Inline: [2][]byte{{1}}})
 	soon(t, over, "a message does not wake")
 }
 
-// saturate makes every write to an eventfd block that would not leave it as it is: its counter is full, and
-// O_NONBLOCK, which belongs to both processes, is off.
+// saturate makes every write to an eventfd block that would not leave it as it is: its counter is
+// full, and O_NONBLOCK, which belongs to both processes, is off.
 func saturate(t testing.TB, fd int) {
 	// As full as it can be made from here.
 	for _, n := range []uint64{1<<64 - 2, 1<<64 - 3, 1} {
@@ -156,8 +158,8 @@ func saturate(t testing.TB, fd int) {
 	require.NoError(t, unix.SetNonblock(fd, false))
 }
 
-// TestFullBells has a peer fill the counters of all doorbells and make them block. Nobody is kept waiting: not who rings, not
-// who sleeps, not who wants to wake him.
+// TestFullBells has a peer fill the counters of all doorbells and make them block. Nobody is kept
+// waiting: not who rings, not who sleeps, not who wants to wake him.
 func TestFullBells(t *testing.T) {
 	for name, wake := range map[string]func(e *end, h *hostile){
 		"interrupt":           func(e *end, _ *hostile) { e.Endpoint.(*endpoint).Interrupt() },
@@ -175,11 +177,11 @@ func TestFullBells(t *testing.T) {
 			own, err := h.l.bell.SyscallConn()
 			require.NoError(t, err)
 			require.NoError(t, own.Control(func(fd uintptr) { saturate(t, int(fd)) }))
-			require.NoError(t, h.l.seat.conn.Control(func(fd uintptr) { saturate(t, int(fd)) }))
+			require.NoError(t, h.l.parking.conn.Control(func(fd uintptr) { saturate(t, int(fd)) }))
 			saturate(t, h.l.peerBell)
-			saturate(t, h.l.seat.peer)
+			saturate(t, h.l.parking.peer)
 			for i := range 10 {
-				peer.in.arm.Store(uint64(provider.WakeAny) | uint64(i%2)*seated)
+				peer.in.arm.Store(uint64(provider.WakeAny) | uint64(i%2)*parked)
 				h.l.hdr.sleeps.Store(1)
 				require.NoError(t, e.PostSend(provider.Send{Inline: [2][]byte{{1}}}))
 			}
@@ -191,21 +193,21 @@ func TestFullBells(t *testing.T) {
 	}
 }
 
-// TestEmptyBell has a peer take everything out of the counter of the seat's doorbell.
+// TestEmptyBell has a peer take everything out of the counter of the parking place's doorbell.
 func TestEmptyBell(t *testing.T) {
 	_, e, _, h := target(t)
-	_, err := unix.Read(h.l.seat.peer, make([]byte, 8))
+	_, err := unix.Read(h.l.parking.peer, make([]byte, 8))
 	require.NoError(t, err)
 	over := sleep(t, e.Endpoint)
 	e.Endpoint.(*endpoint).Interrupt()
 	soon(t, over, "an interrupt does not wake")
 }
 
-// TestSeatArmWord has a peer write into the word by which the sleeper is armed.
-func TestSeatArmWord(t *testing.T) {
+// TestParkArmWord has a peer write into the word by which the sleeper is armed.
+func TestParkArmWord(t *testing.T) {
 	for name, word := range map[string]uint64{
-		"taken": 0, "seated alone": seated, "not seated": uint64(provider.WakeAny), "solicited": uint64(provider.WakeSolicited),
-		"absurd": 0x5555_5555_5555_5555, "absurd, not seated": 0x5555_5555_5555_5555 &^ seated, "all": 1<<64 - 1,
+		"taken": 0, "parked alone": parked, "not parked": uint64(provider.WakeAny), "solicited": uint64(provider.WakeSolicited),
+		"absurd": 0x5555_5555_5555_5555, "absurd, not parked": 0x5555_5555_5555_5555 &^ parked, "all": 1<<64 - 1,
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, e, peer, h := target(t)
@@ -220,7 +222,7 @@ func TestSeatArmWord(t *testing.T) {
 			over := sleep(t, e.Endpoint)
 			peer.out.arm.Store(word)
 			require.NoError(t, peer.PostSend(provider.Send{Inline: [2][]byte{{1}}}))
-			ringBell(h.l.seat.peer)
+			ringBell(h.l.parking.peer)
 			soon(t, over, "a ring does not wake")
 			require.Equal(t, provider.OpRecv, e.next().Op)
 			v.alive(t)
@@ -228,9 +230,10 @@ func TestSeatArmWord(t *testing.T) {
 	}
 }
 
-// TestSeatFlood rings the seat without end. Its link loses the seat, and serves its connections in the other way.
-func TestSeatFlood(t *testing.T) {
-	for name, word := range map[string]uint64{"armed": uint64(provider.WakeAny) | seated, "taken": 0} {
+// TestParkFlood rings the parking place without end. Its link loses the place, and serves its
+// connections in the other way.
+func TestParkFlood(t *testing.T) {
+	for name, word := range map[string]uint64{"armed": uint64(provider.WakeAny) | parked, "taken": 0} {
 		t.Run(name, func(t *testing.T) {
 			v, e, peer, h := target(t)
 			e.receives(2, 64)
@@ -245,11 +248,11 @@ func TestSeatFlood(t *testing.T) {
 						return
 					default:
 						peer.out.arm.Store(word)
-						ringBell(h.l.seat.peer)
+						ringBell(h.l.parking.peer)
 					}
 				}
 			})
-			for !e.Endpoint.(*endpoint).l.seat.abused.Load() {
+			for !e.Endpoint.(*endpoint).l.parking.abused.Load() {
 				soon(t, sleep(t, e.Endpoint), "the flood does not wake")
 			}
 			require.False(t, e.Endpoint.(*endpoint).Seat())
@@ -272,8 +275,9 @@ func TestSeatFlood(t *testing.T) {
 	}
 }
 
-// TestSeatIdle sleeps over and over with nothing coming, as a server with short deadlines does. That is no abuse.
-func TestSeatIdle(t *testing.T) {
+// TestParkIdle sleeps over and over with nothing coming, as a server with short deadlines does.
+// That is no abuse.
+func TestParkIdle(t *testing.T) {
 	_, e, _, _ := target(t)
 	for range 2 * maxFalseRings {
 		over := sleep(t, e.Endpoint)
@@ -288,23 +292,23 @@ func TestSeatIdle(t *testing.T) {
 		e.Endpoint.(*endpoint).Interrupt()
 		soon(t, over, "an interrupt does not wake")
 	}
-	require.False(t, e.Endpoint.(*endpoint).l.seat.abused.Load())
+	require.False(t, e.Endpoint.(*endpoint).l.parking.abused.Load())
 }
 
-func TestSeatAllocations(t *testing.T) {
+func TestParkAllocations(t *testing.T) {
 	_, e, _, _ := target(t)
 	x := e.Endpoint.(*endpoint)
-	sit(t, x)
+	park(t, x)
 	x.Sleep(true)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		x.l.seat.taken.Store(true)
+		x.l.parking.taken.Store(true)
 		x.Arm(provider.WakeAny)
 		x.Interrupt()
 		x.Sleep(false)
 	}))
 }
 
-// settled has a session's Read sleep in the seat, and returns its result.
+// settled has a session's Read sleep parked, and returns its result.
 func settled(t testing.TB, c *session.Conn, e *endpoint) chan error {
 	failed := make(chan error, 1)
 	t.Cleanup(e.waiter.Pin())
@@ -312,12 +316,12 @@ func settled(t testing.TB, c *session.Conn, e *endpoint) chan error {
 		_, err := c.Read(make([]byte, 1))
 		failed <- err
 	}()
-	require.Eventually(t, e.l.seat.taken.Load, 10*time.Second, time.Millisecond, "the Read does not take the seat")
+	require.Eventually(t, e.l.parking.taken.Load, 10*time.Second, time.Millisecond, "the Read does not park")
 	return failed
 }
 
-// TestSeatKilled kills the peer of a Read that sleeps in the seat.
-func TestSeatKilled(t *testing.T) {
+// TestParkKilled kills the peer of a Read that sleeps parked.
+func TestParkKilled(t *testing.T) {
 	for range 3 {
 		s := openSAN(t, Config{Space: space(t)})
 		p := start(t, "echo", space(t))
@@ -332,8 +336,8 @@ func TestSeatKilled(t *testing.T) {
 	}
 }
 
-// TestSeatStopped stops the peer of a Read that sleeps in the seat. A deadline and Close end that.
-func TestSeatStopped(t *testing.T) {
+// TestParkStopped stops the peer of a Read that sleeps parked. A deadline and Close end that.
+func TestParkStopped(t *testing.T) {
 	s := openSAN(t, Config{Space: space(t)})
 	p := start(t, "echo", space(t))
 	c, e := p.dialBoth(t, s, session.Config{})
@@ -346,14 +350,14 @@ func TestSeatStopped(t *testing.T) {
 		_, err := c.Read(make([]byte, 1))
 		failed <- err
 	}()
-	require.Eventually(t, s.links0(t).seat.taken.Load, 10*time.Second, time.Millisecond)
+	require.Eventually(t, s.links0(t).parking.taken.Load, 10*time.Second, time.Millisecond)
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, <-failed, net.ErrClosed)
 	require.NoError(t, p.Process.Signal(syscall.SIGCONT))
 }
 
-// TestSeatRaces has all that can end a sleep come at the same time as the messages of a ping-pong.
-func TestSeatRaces(t *testing.T) {
+// TestParkRaces has all that can end a sleep come at the same time as the messages of a ping-pong.
+func TestParkRaces(t *testing.T) {
 	rounds := 60
 	if raced || testing.Short() {
 		rounds = 15
@@ -385,7 +389,7 @@ func TestSeatRaces(t *testing.T) {
 				for range r.IntN(50) {
 					runtime.Gosched()
 				}
-				if e.l.seat.taken.Load() {
+				if e.l.parking.taken.Load() {
 					seats++
 				}
 			}
@@ -424,5 +428,5 @@ func TestSeatRaces(t *testing.T) {
 		close(stop)
 		wg.Wait()
 	}
-	t.Logf("the seat was seen taken %d times", seats)
+	t.Logf("the place was seen taken %d times", seats)
 }
