@@ -23,7 +23,7 @@ type control struct {
 	once    sync.Once
 	verdict verdict
 
-	mu sync.Mutex // a leaf
+	mu sync.Mutex // a leaf, but for that of the socket
 	// +checklocks:mu
 	socket *probe.Socket // nil: there is none yet, or the function has failed
 	// +checklocks:mu
