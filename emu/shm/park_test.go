@@ -320,12 +320,21 @@ func settled(t testing.TB, c *session.Conn, e *endpoint) chan error {
 	return failed
 }
 
+// echo sends a byte to a peer that sends it back.
+func echo(t *testing.T, c *session.Conn) {
+	_, err := c.Write([]byte{1})
+	require.NoError(t, err)
+	_, err = io.ReadFull(c, make([]byte, 1))
+	require.NoError(t, err)
+}
+
 // TestParkKilled kills the peer of a Read that sleeps parked.
 func TestParkKilled(t *testing.T) {
 	for range 3 {
 		s := openSAN(t, Config{Space: space(t)})
 		p := start(t, "echo", space(t))
 		c, e := p.dialBoth(t, s, session.Config{})
+		echo(t, c) // the peer has accepted, and read everything
 		failed := settled(t, c, e)
 		before := time.Now()
 		p.kill()
