@@ -320,8 +320,8 @@ func settled(t testing.TB, c *session.Conn, e *endpoint) chan error {
 	return failed
 }
 
-// echo sends a byte to a peer that sends it back.
-func echo(t *testing.T, c *session.Conn) {
+// exchange sends a byte to a peer that sends it back.
+func exchange(t *testing.T, c *session.Conn) {
 	_, err := c.Write([]byte{1})
 	require.NoError(t, err)
 	_, err = io.ReadFull(c, make([]byte, 1))
@@ -334,7 +334,7 @@ func TestParkKilled(t *testing.T) {
 		s := openSAN(t, Config{Space: space(t)})
 		p := start(t, "echo", space(t))
 		c, e := p.dialBoth(t, s, session.Config{})
-		echo(t, c) // the peer has accepted, and read everything
+		exchange(t, c) // the peer has accepted, and read everything
 		failed := settled(t, c, e)
 		before := time.Now()
 		p.kill()
