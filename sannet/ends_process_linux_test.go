@@ -72,7 +72,7 @@ func (w *witness) startProcess(p endPath, c endCase, way way) {
 	for range c.conns {
 		c, err := end.connect(l, p.network, a.Dial)
 		require.NoError(w, err)
-		w.tidy(c)
+		w.keep(c)
 		w.conns = append(w.conns, c.(conn))
 	}
 }
@@ -100,13 +100,11 @@ func (w *witness) startAct(a act) {
 	require.NoError(w, p.cmd.Start())
 	w.process, w.wire = p, wire{bufio.NewReader(out), in}
 	w.listenTo()
-	watch := time.AfterFunc(stuck, func() { p.cmd.Process.Kill() })
 	w.Cleanup(func() {
 		in.Close()
 		for range w.words {
 		}
 		p.ended()
-		watch.Stop()
 	})
 }
 
