@@ -9,8 +9,8 @@ import (
 	"sansock/provider"
 )
 
-// canCross reports whether connections of p may leave the process. They have the attributes of shared memory, so
-// knobs that ask for something else keep a provider within the process.
+// canCross reports whether connections of p may leave the process. They have the attributes of
+// shared memory, so knobs that ask for something else keep a provider within the process.
 func (p *Provider) canCross(c *Config) bool {
 	a := shm.Attributes()
 	return shm.Supported && p.fabric.shared && !c.SameProcess && !p.link.shaped() && p.slow == Completions{} &&
@@ -27,8 +27,9 @@ func (p *Provider) cross(ctx context.Context, local, remote netip.AddrPort, begi
 	return p.node.DialEarly(ctx, local, remote, begin)
 }
 
-// bind enters l in the fabric, and makes it known to other processes. A port that another process of this fabric has is
-// taken; if it cannot be made known for another reason, l serves this process.
+// bind enters l in the fabric, and makes it known to other processes. A port that another process
+// of this fabric has is taken; if it cannot be made known for another reason, l serves this
+// process.
 func (p *Provider) bind(l *listener) error {
 	if p.node == nil {
 		return p.fabric.bind(l)

@@ -38,8 +38,8 @@ func TestAppendEndsGrowth(t *testing.T) {
 			require.NoError(t, y.Deregister(r.Handle))
 		}},
 		"a long message is on its way": {do: func(x, _ *end, _ provider.Region) {
-			x.Endpoint.(*endpoint).peer.copying = true
-			t.Cleanup(func() { x.Endpoint.(*endpoint).peer.copying = false })
+			x.Endpoint.(*endpoint).peer.rq.copying = true
+			t.Cleanup(func() { x.Endpoint.(*endpoint).peer.rq.copying = false })
 		}},
 		"the link swallows everything": {do: func(x, _ *end, _ provider.Region) { DropLink(x.Endpoint) }},
 		"the link is cut":              {do: func(x, _ *end, _ provider.Region) { CutLink(x.Endpoint) }},
@@ -54,7 +54,7 @@ func TestAppendEndsGrowth(t *testing.T) {
 			before := bytes.Clone(r.Bytes)
 			require.False(t, x.grower().Append([]byte("!")))
 			require.Equal(t, before, r.Bytes)
-			x.Endpoint.(*endpoint).peer.copying = false
+			x.Endpoint.(*endpoint).peer.rq.copying = false
 			require.Equal(t, provider.Completion{Op: provider.OpRecv, Len: 12}, y.next())
 		})
 	}
@@ -73,7 +73,8 @@ func TestAppendLate(t *testing.T) {
 	assert.False(t, x.grower().Append([]byte("!")))
 }
 
-// TestAppendLong appends to a message that was copied without the lock. What would itself be copied so is a message.
+// TestAppendLong appends to a message that was copied without the lock. What would itself be copied
+// so is a message.
 func TestAppendLong(t *testing.T) {
 	x, y := pair(t, Config{})
 	const long = copyUnderLock + 1
@@ -88,10 +89,11 @@ func TestAppendLong(t *testing.T) {
 	assert.Equal(t, want, r.Bytes[:len(want)])
 }
 
-// TestNoAppend: the extension is left out where that is asked for, and where knobs would not see what is appended.
+// TestNoAppend: the extension is left out where that is asked for, and where knobs would not see
+// what is appended.
 func TestNoAppend(t *testing.T) {
 	for _, c := range []Config{
-		{NoAppend: true}, {Link: Link{Latency: time.Nanosecond}}, {Fault: func(Step) error { return nil }},
+		{NoAppend: true}, {Link: Link{Latency: time.Nanosecond}}, {Faults: Faults{Hook: func(Step) error { return nil }}},
 	} {
 		x, y := pair(t, c)
 		_, err := x.Extension(provider.GUIDAppender)

@@ -86,8 +86,9 @@ func BenchmarkOneWay(b *testing.B) {
 	}
 }
 
-// BenchmarkSmall compares the ways in which 64 bytes may be on their way: as a message of their own, and behind
-// another one. The receiver takes what there is when its receives, or its one receive, are full, in the same goroutine.
+// BenchmarkSmall compares the ways in which 64 bytes may be on their way: as a message of their
+// own, and behind another one. The receiver takes what there is when its receives, or its one
+// receive, are full, in the same goroutine.
 func BenchmarkSmall(b *testing.B) {
 	msg := make([]byte, 64)
 	b.Run("PostSend", func(b *testing.B) {
@@ -121,8 +122,8 @@ func BenchmarkSmall(b *testing.B) {
 	})
 }
 
-// BenchmarkStream is messages in one direction as fast as credits allow: the receiver returns half of
-// them at a time.
+// BenchmarkStream is messages in one direction as fast as credits allow: the receiver returns half
+// of them at a time.
 func BenchmarkStream(b *testing.B) {
 	for _, size := range []int{64, 4 << 10, 64 << 10} {
 		b.Run(sizeName(size), func(b *testing.B) {
@@ -194,7 +195,8 @@ func BenchmarkExpose(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle reports what a connection at rest weighs, both ends together with eight small receives each.
+// BenchmarkIdle reports what a connection at rest weighs, both ends together with eight small
+// receives each.
 func BenchmarkIdle(b *testing.B) {
 	p := open(b, Config{})
 	var before, after runtime.MemStats

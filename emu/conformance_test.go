@@ -9,11 +9,12 @@ import (
 	"sansock/provider/providertest"
 )
 
-// TestConformance runs the suite over what the knobs can make of the emulator. Where two configurations are
-// given, the ends of a connection are made differently.
+// TestConformance runs the suite over what the knobs can make of the emulator. Where two
+// configurations are given, the ends of a connection are made differently.
 func TestConformance(t *testing.T) {
 	shaped := emu.Config{Link: emu.Link{Latency: 5 * time.Microsecond, Bandwidth: 1 << 33}}
-	// That rule reads and writes the same bytes at the same time, which hardware allows and the race detector does not.
+	// That rule reads and writes the same bytes at the same time, which hardware allows and the
+	// race detector does not.
 	overlap := map[string]string{"queue/rdmas": "overlapping transfers race where they do not take effect at once"}
 	for _, c := range []struct {
 		name             string
@@ -39,7 +40,7 @@ func TestConformance(t *testing.T) {
 			name:   "late completions",
 			dialer: emu.Config{Completions: emu.Completions{Delay: 10 * time.Microsecond, Batch: 4}},
 		},
-		{name: "asked at every step", dialer: emu.Config{Fault: func(emu.Step) error { return nil }}},
+		{name: "asked at every step", dialer: emu.Config{Faults: emu.Faults{Hook: func(emu.Step) error { return nil }}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if testing.Short() && c.name != "default" {

@@ -36,8 +36,8 @@ func TestMessagesArriveInOrder(t *testing.T) {
 }
 
 func TestLongMessages(t *testing.T) {
-	// Longer than what is copied under the lock, from several goroutines: each whole, and completions in the order
-	// of the receives.
+	// Longer than what is copied under the lock, from several goroutines: each whole, and
+	// completions in the order of the receives.
 	x, y := pair(t, Config{})
 	const n, size = 64, 3 * copyUnderLock
 	r := y.receives(n, size)
@@ -353,8 +353,8 @@ func TestNoWakeAfterClose(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce drives one connection from many goroutines until it is cut, closed, or breaks, and counts: every
-// operation that was posted completes exactly once, and the end comes last.
+// TestManyAtOnce drives one connection from many goroutines until it is cut, closed, or breaks, and
+// counts: every operation that was posted completes exactly once, and the end comes last.
 func TestManyAtOnce(t *testing.T) {
 	for i := range 12 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {

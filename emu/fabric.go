@@ -14,8 +14,8 @@ const (
 	lastEphemeral  = 65535
 )
 
-// Fabric is a name space of listeners: providers on the same one reach each other. Its methods and those of its
-// providers may be called from any goroutine.
+// Fabric is a name space of listeners: providers on the same one reach each other. Its methods and
+// those of its providers may be called from any goroutine.
 type Fabric struct {
 	mu        sync.Mutex // a leaf: held for look-ups only
 	listeners map[netip.AddrPort]*listener
@@ -41,8 +41,8 @@ func NewFabric() *Fabric {
 	}
 }
 
-// SharedFabric returns a fabric with nothing on it from this process, whose providers also reach those on fabrics of the
-// same name in other processes of the user.
+// SharedFabric returns a fabric with nothing on it from this process, whose providers also reach
+// those on fabrics of the same name in other processes of the user.
 func SharedFabric(name string) *Fabric {
 	f := NewFabric()
 	f.shared, f.name = true, name
@@ -54,7 +54,8 @@ func SharedFabric(name string) *Fabric {
 // defaultFabric is where providers are by default, so that all of a user reach each other.
 var defaultFabric = SharedFabric("")
 
-// clean brings an address into the form that the fabric's maps compare. Only link-local addresses have zones.
+// clean brings an address into the form that the fabric's maps compare. Only link-local addresses
+// have zones.
 func clean(a netip.AddrPort) netip.AddrPort {
 	ip := a.Addr().Unmap()
 	if ip.Zone() != "" && !ip.IsLinkLocalUnicast() {

@@ -1,7 +1,6 @@
 package emu
 
 import (
-	"errors"
 	"math/rand/v2"
 	"sync"
 
@@ -15,10 +14,10 @@ const (
 	StepPrefixes       Step = iota + 1 // Prefixes
 	StepListen                         // Listen
 	StepDial                           // Dial, before the peer hears of it
-	StepDialComplete                   // Dial, after the peer has accepted: the peer sees the connection end
+	StepDialComplete                   // Dial, when the peer has accepted, which sees the end
 	StepRequest                        // Listener.Accept, before it takes a request
 	StepAccept                         // Request.Accept, before the peer's Dial succeeds: it fails
-	StepAcceptComplete                 // Request.Accept, after that: the peer sees the connection end
+	StepAcceptComplete                 // Request.Accept, after that: the peer sees the end
 	StepAllocate                       // Allocate
 	StepRegister                       // Register
 	StepExpose                         // Expose
@@ -27,7 +26,7 @@ const (
 	StepPostSend
 	StepPostWrite
 	StepPostRead
-	StepTransfer // a message, write or read after it has been posted: it completes so, and the connection ends
+	StepTransfer // a message, write or read that is posted: it completes so, and the connection ends
 	steps
 )
 
@@ -70,13 +69,27 @@ func Steps() []Step {
 // Fault is a rule that makes a step fail.
 type Fault struct {
 	Step        Step
-	Nth         int             // only its n-th time with this provider, counted from 1; 0: every time
+	Nth         int             // only its n-th time with the provider, from 1; 0: every time
 	Probability float64         // and then only with this chance; 0: surely
 	Status      provider.Status // how; StatusLink if zero
 }
 
-// faults decides which steps fail. Every rule has its own random numbers, so that its k-th decision is the same in every
-// run, whatever happens at other steps.
+// Faults is what makes steps fail. Both Hook and Rules may fail a step.
+type Faults struct {
+	// Hook, if set, is asked at every step and makes it fail by an error, best a provider.Status or
+	// a
+	// *provider.Error. It must not call the provider.
+	Hook func(Step) error
+
+	Rules []Fault
+
+	// Seed is what the random decisions of Rules come from. Keys of memory do not: they cannot be
+	// foretold.
+	Seed uint64
+}
+
+// faults decides which steps fail. Every rule has its own random numbers, so that its k-th decision
+// is the same in every run, whatever happens at other steps.
 type faults struct {
 	hook func(Step) error
 
@@ -90,16 +103,16 @@ type rule struct {
 	rand *rand.Rand
 }
 
-func newFaults(hook func(Step) error, rules []Fault, seed uint64) *faults {
-	if hook == nil && len(rules) == 0 {
+func newFaults(c Faults) *faults {
+	if c.Hook == nil && len(c.Rules) == 0 {
 		return nil
 	}
-	f := &faults{hook: hook}
-	for i, r := range rules {
+	f := &faults{hook: c.Hook}
+	for i, r := range c.Rules {
 		if r.Status == provider.StatusOK {
 			r.Status = provider.StatusLink
 		}
-		f.rules = append(f.rules, rule{Fault: r, rand: rand.New(rand.NewPCG(seed, uint64(i)))})
+		f.rules = append(f.rules, rule{Fault: r, rand: rand.New(rand.NewPCG(c.Seed, uint64(i)))})
 	}
 	return f
 }
@@ -131,21 +144,4 @@ func (f *faults) at(s Step) error {
 		}
 	}
 	return err
-}
-
-// step is the *provider.Error of a step of the provider itself, nil for success.
-func (p *Provider) step(s Step, op string) error {
-	err := p.faults.at(s)
-	if err == nil {
-		return nil
-	}
-	var e *provider.Error
-	if errors.As(err, &e) {
-		return err
-	}
-	e = &provider.Error{Provider: p.name, Op: op, Status: provider.StatusOf(err)}
-	if _, plain := err.(provider.Status); !plain {
-		e.Err = err
-	}
-	return e
 }

@@ -18,7 +18,7 @@ import (
 
 // failing opens a provider whose steps in fail, which may be changed, fail.
 func failing(t *testing.T, fail map[Step]error) *Provider {
-	return open(t, Config{Fault: func(s Step) error { return fail[s] }})
+	return open(t, Config{Faults: Faults{Hook: func(s Step) error { return fail[s] }}})
 }
 
 func TestFaultsOfConnections(t *testing.T) {
@@ -121,7 +121,7 @@ func TestFaultOfTransfer(t *testing.T) {
 	} {
 		for _, latency := range []time.Duration{0, 1} {
 			fail := map[Step]error{}
-			p := open(t, Config{Fault: func(s Step) error { return fail[s] }, Link: Link{Latency: latency}})
+			p := open(t, Config{Faults: Faults{Hook: func(s Step) error { return fail[s] }}, Link: Link{Latency: latency}})
 			x, y := connected(t, p, p)
 			d := y.expose(make([]byte, 8), provider.RightRead|provider.RightWrite).Descriptor
 			y.receives(1, 8)
@@ -173,20 +173,22 @@ func outcomes(t *testing.T, c Config, n int) []bool {
 
 func TestFaultRules(t *testing.T) {
 	require.Equal(t, []bool{false, false, true, false},
-		outcomes(t, Config{Faults: []Fault{{Step: StepAllocate, Nth: 3}, {Step: StepExpose}}}, 4))
-	require.Equal(t, []bool{true, true}, outcomes(t, Config{Faults: []Fault{{Step: StepAllocate}}}, 2))
+		outcomes(t, Config{Faults: Faults{Rules: []Fault{{Step: StepAllocate, Nth: 3}, {Step: StepExpose}}}}, 4))
+	require.Equal(t, []bool{true, true}, outcomes(t, Config{Faults: Faults{Rules: []Fault{{Step: StepAllocate}}}}, 2))
 
-	half := Config{Faults: []Fault{{Step: StepAllocate, Probability: 0.5, Status: provider.StatusNoMemory}}, Seed: 7}
+	half := Config{Faults: Faults{
+		Rules: []Fault{{Step: StepAllocate, Probability: 0.5, Status: provider.StatusNoMemory}}, Seed: 7,
+	}}
 	one := outcomes(t, half, 200)
 	require.Contains(t, one, true)
 	require.Contains(t, one, false)
 	require.Equal(t, one, outcomes(t, half, 200), "the same seed, the same run")
-	half.Faults = append(half.Faults, Fault{Step: StepExpose, Probability: 0.5})
+	half.Faults.Rules = append(half.Faults.Rules, Fault{Step: StepExpose, Probability: 0.5})
 	require.Equal(t, one, outcomes(t, half, 200), "whatever else goes wrong")
-	half.Seed = 8
+	half.Faults.Seed = 8
 	require.NotEqual(t, one, outcomes(t, half, 200))
 
-	p := open(t, Config{Faults: []Fault{{Step: StepDial}}})
+	p := open(t, Config{Faults: Faults{Rules: []Fault{{Step: StepDial}}}})
 	_, err := p.Dial(context.Background(), loopback, ap("127.0.0.1:1"))
 	statusOf(t, provider.StatusLink, err)
 }
@@ -287,7 +289,8 @@ func TestShapedClose(t *testing.T) {
 		d := y.expose(make([]byte, 8), provider.RightRead|provider.RightWrite)
 		dx := x.expose(make([]byte, 8), provider.RightRead)
 		mem := make([]byte, 8)
-		// What has been sent when Close is called arrives, and so does the write before it; a read has no answer.
+		// What has been sent when Close is called arrives, and so does the write before it; a read
+		// has no answer.
 		x.say("one")
 		require.NoError(t, x.reader().PostRead(provider.RDMA{Context: 6, Local: provider.Segment{Bytes: mem}, Remote: d.Descriptor}))
 		require.NoError(t, x.PostWrite(provider.RDMA{Context: 7, Local: provider.Segment{Bytes: []byte("w")}, Remote: d.Descriptor}))
@@ -428,7 +431,7 @@ func TestCompletions(t *testing.T) {
 		<-y.wake // for the second of them
 		require.Equal(t, time.Second, time.Since(start))
 		require.Len(t, y.all(), 2)
-		require.Zero(t, y.Endpoint.(*endpoint).urgent)
+		require.Zero(t, y.Endpoint.(*endpoint).cq.urgent)
 		x.say("again")
 		require.Equal(t, 5, y.next().Len)
 		require.Equal(t, 2*time.Second, time.Since(start))

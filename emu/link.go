@@ -9,8 +9,9 @@ import (
 	"sansock/provider"
 )
 
-// Link is the shape of what a provider's endpoints send. The zero value has none: everything arrives at once. Where
-// only one end has a shape, the other direction is unshaped. A connection with a shape copies more.
+// Link is the shape of what a provider's endpoints send. The zero value has none: everything
+// arrives at once. Where only one end has a shape, the other direction is unshaped. A connection
+// with a shape copies more.
 type Link struct {
 	Latency   time.Duration // from the end of sending to arrival, one way
 	Bandwidth int64         // bytes per second; 0: no bound
@@ -40,9 +41,10 @@ type parcel struct {
 	rdma      provider.RDMA   // or a transfer
 }
 
-// link is one direction of a connection with a shape: a queue in time. It needs no goroutine while nothing is due. When
-// the connection ends, however it does, the link is flushed: what is on its way arrives at that moment, where the
-// gates of the endpoints decide what becomes of it. A flushed link carries everything at once.
+// link is one direction of a connection with a shape: a queue in time. It needs no goroutine while
+// nothing is due. When the connection ends, however it does, the link is flushed: what is on its
+// way arrives at that moment, where the gates of the endpoints decide what becomes of it. A flushed
+// link carries everything at once.
 type link struct {
 	Link
 	to *endpoint
@@ -60,7 +62,8 @@ type link struct {
 	spare   [][]byte // buffers of inline messages that have arrived
 }
 
-// buffer returns an empty buffer for an inline message. There is no link where only a fault is to happen.
+// buffer returns an empty buffer for an inline message. There is no link where only a fault is to
+// happen.
 func (l *link) buffer() []byte {
 	if l == nil {
 		return nil
@@ -83,8 +86,9 @@ func newLink(l Link, from *endpoint) *link {
 	return x
 }
 
-// send puts p on its way. It answers StatusQueueFull when there are more inline messages than the peer can ever have
-// receives for, and StatusDisconnected for an inline message that comes too late.
+// send puts p on its way. It answers StatusQueueFull when there are more inline messages than the
+// peer can ever have receives for, and StatusDisconnected for an inline message that comes too
+// late.
 func (l *link) send(p parcel, size int) provider.Status {
 	l.mu.Lock()
 	if l.flushed {
@@ -121,7 +125,8 @@ func (l *link) fire() {
 	l.run()
 }
 
-// run delivers what is due, and sets the alarm for the rest. Called with mu held, which it releases.
+// run delivers what is due, and sets the alarm for the rest. Called with mu held, which it
+// releases.
 func (l *link) run() {
 	for l.queue.Len() > 0 && !l.flushed {
 		if d := time.Until(l.queue.Front().due); d > 0 {
@@ -152,8 +157,9 @@ func (l *link) step() {
 	l.settled.Broadcast()
 }
 
-// flush delivers everything at once, now and from now on. With inOrder it waits for the parcel that the alarm is
-// delivering, and so cannot be called by a delivery itself; without, nothing can arrive any more anyway.
+// flush delivers everything at once, now and from now on. With inOrder it waits for the parcel that
+// the alarm is delivering, and so cannot be called by a delivery itself; without, nothing can
+// arrive any more anyway.
 func (l *link) flush(inOrder bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

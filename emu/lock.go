@@ -3,15 +3,15 @@ package emu
 import (
 	"runtime"
 	"sync/atomic"
-
-	"sansock/provider"
 )
 
-// lockWord is the mutex of an endpoint together with the few facts that are of interest to those who do not hold it: a locked
-// instruction is most of the price of a small operation, and so an empty Poll needs none, Arm one, and a send
-// that wakes the peer one less than with a sync.Mutex and a counter.
+// lockWord is the mutex of an endpoint together with the few facts that are of interest to those
+// who do not hold it: a locked instruction is most of the price of a small operation, and so an
+// empty Poll needs none, Arm one, and a send that wakes the peer one less than with a sync.Mutex
+// and a counter.
 //
-// The word is written by adding to it, so that the holder changes its parts while others change theirs.
+// The word is written by adding to it, so that the holder changes its parts while others change
+// theirs.
 type lockWord struct {
 	state atomic.Uint32
 	delta uint32 // what unlock adds besides; the holder's
@@ -24,7 +24,7 @@ const (
 	lockContended        // somebody sleeps on park
 	lockSome             // Poll may find something; changed by unlock alone
 	lockClosing          // Close waits for the wakers
-	lockArmed            // two bits, a provider.Wake; changed by the holder, or without the lock by Arm if it is free
+	lockArmed            // two bits, a provider.Wake; changed by the holder, and by Arm if the lock is free
 	_
 	lockWaker // the rest counts the calls of the wake function under way
 
@@ -69,11 +69,12 @@ func (e *endpoint) lockSlow() {
 	}
 }
 
-// unlock releases the endpoint's lock, and says with the same instruction whether there is something to poll.
+// unlock releases the endpoint's lock, and says with the same instruction whether there is
+// something to poll.
 func (e *endpoint) unlock() {
 	d := e.delta - lockHeld
 	e.delta = 0
-	some := e.comps.Len() > int(e.hidden) || e.gate&gateOver != 0
+	some := e.cq.seen() > 0 || e.gate&gateOver != 0
 	if some != (e.state.Load()&lockSome != 0) {
 		if some {
 			d += lockSome
@@ -86,7 +87,8 @@ func (e *endpoint) unlock() {
 	}
 }
 
-// handOver wakes one sleeper. The token stays if none is asleep yet, and then ends a later sleep early, which is harmless.
+// handOver wakes one sleeper. The token stays if none is asleep yet, and then ends a later sleep
+// early, which is harmless.
 func (e *endpoint) handOver() {
 	e.state.And(^lockContended)
 	select {
@@ -95,31 +97,29 @@ func (e *endpoint) handOver() {
 	}
 }
 
-// arm sets what wakes. Called with the lock held.
-func (e *endpoint) arm(w provider.Wake) {
-	e.state.And(^armedMask)
-	e.state.Or(uint32(w) * lockArmed)
+// work is what is under way without the lock.
+type work struct {
+	own   int32         // operations of the endpoint's, in some goroutine
+	peers int32         // accesses of the peer to our memory
+	fell  chan struct{} // closed when a count, or copying of receives, falls; nil: nobody waits
 }
 
-// rouse uses up the arming if a completion is covered by it. The caller then calls callWake, after it has released the lock.
-// Called with the lock held, and not again before unlock when it has reported true.
-func (e *endpoint) rouse(urgent bool) bool {
-	w := e.state.Load() & armedMask
-	if w == 0 || w == uint32(provider.WakeSolicited)*lockArmed && !urgent {
-		return false
+// wait releases the lock until a count has fallen. Called with the lock held, which it holds again
+// when it returns.
+func (e *endpoint) wait() {
+	if e.work.fell == nil {
+		e.work.fell = make(chan struct{})
 	}
-	e.delta = lockWaker - w
-	return true
+	c := e.work.fell
+	e.unlock()
+	<-c
+	e.lock()
 }
 
-// callWake follows rouse. Close waits for it.
-func (e *endpoint) callWake() {
-	if e.wake != nil {
-		e.wake()
-	}
-	if s := e.state.Add(^(lockWaker - 1)); s&lockClosing != 0 && s < lockWaker {
-		e.lock()
-		e.signal()
-		e.unlock()
+// signal ends every wait. Called with the lock held.
+func (e *endpoint) signal() {
+	if e.work.fell != nil {
+		close(e.work.fell)
+		e.work.fell = nil
 	}
 }

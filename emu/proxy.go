@@ -8,20 +8,22 @@ import (
 	"sansock/provider"
 )
 
-// Memory is what the proxy driver of the emulated device has to offer. The zero value has no limits.
+// Memory is what the proxy driver of the emulated device has to offer. The zero value has no
+// limits.
 type Memory struct {
-	// MaxRegistrations and MaxRegisteredBytes bound what all endpoints of the provider register, expose and
-	// allocate at a time: beyond, these fail with StatusLimit. 0: no bound.
+	// MaxRegistrations and MaxRegisteredBytes bound what all endpoints of the provider register,
+	// expose and allocate at a time: beyond, these fail with StatusLimit. 0: no bound.
 	MaxRegistrations   int
 	MaxRegisteredBytes int64
 
-	// AddressBits is the width of the device's addresses, 0 for wide enough. The host has 2^HostAddressBits bytes
-	// of memory, and an application's lie anywhere in it: a narrower device reaches none of them, so that Register and
-	// Expose fail with StatusNoMemory, and only what Allocate returns can be used.
+	// AddressBits is the width of the device's addresses, 0 for wide enough. The host has
+	// 2^HostAddressBits bytes of memory, and an application's lie anywhere in it: a narrower device
+	// reaches none of them, so that Register and Expose fail with StatusNoMemory, and only what
+	// Allocate returns can be used.
 	AddressBits int
 
-	// LowMemory is how much memory Allocate has, in bytes, contiguous to begin with: it runs out, and it gets
-	// fragmented, with StatusNoMemory. 0: all that the device can address.
+	// LowMemory is how much memory Allocate has, in bytes, contiguous to begin with: it runs out,
+	// and it gets fragmented, with StatusNoMemory. 0: all that the device can address.
 	LowMemory int64
 }
 

@@ -46,7 +46,7 @@ func (e *endpoint) register(b []byte, rights provider.Rights) (provider.Region, 
 func (e *endpoint) enter(b []byte, rights provider.Rights, common bool) (provider.Region, error) {
 	e.lock()
 	defer e.unlock()
-	if e.closed {
+	if e.life != lifeOpen {
 		return provider.Region{}, provider.StatusClosed
 	}
 	i, r, ok := e.table.Add(b, rights)
@@ -77,8 +77,8 @@ func (e *endpoint) Deregister(h provider.Handle) error {
 	}
 	s = &e.table.Slots[i]
 	b, common := s.Bytes, s.Common
-	e.room = nil                      // perhaps it is there
-	released := e.released && !common // Close has given it back
+	e.rq.room = nil                               // perhaps it is there
+	released := e.life == lifeReleased && !common // Close has given it back
 	e.table.Remove(i)
 	e.unlock()
 	if !released {
@@ -87,11 +87,11 @@ func (e *endpoint) Deregister(h provider.Handle) error {
 	return nil
 }
 
-// release ends every registration at Close. Handles stay known until they are deregistered, and so does common memory.
-// Called with the lock held.
+// release ends every registration at Close. Handles stay known until they are deregistered, and so
+// does common memory. Called with the lock held.
 func (e *endpoint) release() {
-	e.released = true
-	e.room = nil
+	e.life = lifeReleased
+	e.rq.room = nil
 	for i := range e.table.Slots {
 		if s := &e.table.Slots[i]; s.State != regtable.Free {
 			s.Rights, s.Posted = 0, 0

@@ -41,7 +41,8 @@ func TestBigRDMA(t *testing.T) {
 	require.True(t, string(src) == string(mem))
 }
 
-// TestRefusals forges every part of a descriptor, and uses real ones where and when they do not hold.
+// TestRefusals forges every part of a descriptor, and uses real ones where and when they do not
+// hold.
 func TestRefusals(t *testing.T) {
 	all := provider.RightRead | provider.RightWrite
 	for name, c := range map[string]struct {
@@ -211,8 +212,8 @@ func TestNoRDMARead(t *testing.T) {
 	}
 }
 
-// TestDeregisterWaits ends registrations while the peer reads and writes them: when Deregister has returned, the
-// memory belongs to its owner again, which the race detector and the bytes prove.
+// TestDeregisterWaits ends registrations while the peer reads and writes them: when Deregister has
+// returned, the memory belongs to its owner again, which the race detector and the bytes prove.
 func TestDeregisterWaits(t *testing.T) {
 	p := open(t, Config{})
 	const size = 64 << 10

@@ -86,9 +86,9 @@ func TestWaits(t *testing.T) {
 		}
 	}
 	for name, count := range map[string]func(*endpoint, int32){
-		"own operation":     func(e *endpoint, n int32) { e.busy += n },
-		"the peer's access": func(e *endpoint, n int32) { e.access += n },
-		"a long message":    func(e *endpoint, n int32) { e.copying = n > 0 },
+		"own operation":     func(e *endpoint, n int32) { e.work.own += n },
+		"the peer's access": func(e *endpoint, n int32) { e.work.peers += n },
+		"a long message":    func(e *endpoint, n int32) { e.rq.copying = n > 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestWaits(t *testing.T) {
 		// It comes from this side's memory.
 		synctest.Test(t, func(t *testing.T) {
 			x, y := pair(t, Config{})
-			blocked(t, func() { x.Close() }, hold(y.Endpoint.(*endpoint), func(e *endpoint, n int32) { e.copying = n > 0 }))
+			blocked(t, func() { x.Close() }, hold(y.Endpoint.(*endpoint), func(e *endpoint, n int32) { e.rq.copying = n > 0 }))
 		})
 	})
 	t.Run("deregister", func(t *testing.T) {
@@ -131,8 +131,8 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// TestTheEndIsLast cuts a connection while an operation is under way: its completion comes before the end, which
-// waits for it, and wakes.
+// TestTheEndIsLast cuts a connection while an operation is under way: its completion comes before
+// the end, which waits for it, and wakes.
 func TestTheEndIsLast(t *testing.T) {
 	for _, c := range []Config{{}, {Completions: Completions{Batch: 100}}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -157,7 +157,8 @@ func TestTheEndIsLast(t *testing.T) {
 	}
 }
 
-// TestLongTransfersAreCutShort revokes memory, or ends the connection, in the middle of a long transfer.
+// TestLongTransfersAreCutShort revokes memory, or ends the connection, in the middle of a long
+// transfer.
 func TestLongTransfersAreCutShort(t *testing.T) {
 	// With one processor the transfer is over before anybody else runs.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))))
@@ -183,7 +184,7 @@ func TestLongTransfersAreCutShort(t *testing.T) {
 				e := y.Endpoint.(*endpoint)
 				for begun := false; !begun && !done.Load(); runtime.Gosched() {
 					e.lock()
-					begun = e.access > 0
+					begun = e.work.peers > 0
 					e.unlock()
 				}
 				c.cut(y, r)

@@ -42,8 +42,8 @@ type Dialer struct {
 	KeepAliveConfig net.KeepAliveConfig
 	Resolver        *net.Resolver
 
-	// Control and ControlContext see the socket of a connection over TCP. With either, Dial does not use the SAN,
-	// which has no socket: programs forbid destinations that way.
+	// Control and ControlContext see a socket before it is connected, once for each address, as in net: their errors forbid
+	// destinations. If they set what a SAN does not have, such as SO_MARK, the connection is over TCP, with that socket.
 	Control        func(network, address string, c syscall.RawConn) error
 	ControlContext func(ctx context.Context, network, address string, c syscall.RawConn) error
 

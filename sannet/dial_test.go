@@ -167,30 +167,6 @@ func TestClosedSwitch(t *testing.T) {
 	assert.Equal(t, sanswitch.ReasonDisabled, info.Reason)
 }
 
-// TestControl: a Control function wants to see a socket, and so keeps to TCP.
-func TestControl(t *testing.T) {
-	sw := newSwitch(t, true)
-	called := 0
-	control := func(network, address string, c syscall.RawConn) error {
-		called++
-		return c.Control(func(uintptr) {})
-	}
-	l, err := listenWith(sw)("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	c, err := (&sannet.Dialer{Switch: sw, Control: control}).Dial("tcp", l.Addr().String())
-	require.NoError(t, err)
-	defer c.Close()
-	assert.IsType(t, (*net.TCPConn)(nil), c)
-	info, ok := sannet.InfoOf(c)
-	assert.True(t, ok)
-	assert.Equal(t, sanswitch.ReasonControl, info.Reason)
-	cl, err := (&sannet.ListenConfig{Switch: sw, Control: control}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer cl.Close()
-	assert.Equal(t, 2, called)
-}
-
 // TestManyConnections: many at a time over one listener, which come and go.
 func TestManyConnections(t *testing.T) {
 	onPaths(t, func(t *testing.T, p path) {

@@ -45,9 +45,10 @@
 //     socket, and programs that find one read from it past the connection.
 //   - In a bubble of testing/synctest there is no SAN: connections go over TCP. A test may make one
 //     there, with a Switch of its own.
-//   - A Dialer or ListenConfig with a Control function stays on TCP, as such functions want to see a socket.
-//   - SetNoDelay and SetWriteBuffer change nothing: small writes that come faster than they are read are gathered, never more than
-//     one message of them, and only while the peer's reader has something left to read, or does not read.
+//   - A Control function sees a socket that is not that of a connection over the SAN. What it sets of
+//     keep-alive is taken over. If it sets anything else that matters, such as SO_MARK, or binds it,
+//     the connection, or listener, stays on TCP, and on other systems than Linux it always does.
+//   - SetNoDelay and SetWriteBuffer change nothing: what a Write has taken is with the peer when it returns.
 //   - SetReadBuffer counts bytes of data, where the kernel counts its own memory and doubles and limits the figure.
 //   - What arrives after CloseRead is dropped, and only what came before can be read. Linux keeps it, hands it to later
 //     reads, and holds up the peer's writes once its buffer is full.
@@ -60,9 +61,9 @@
 //   - With keep-alive off, a Write to a host that is lost fails when the SAN notices. TCP gives up after a quarter of an hour.
 //   - Nobody answers, or delivers, for a process that does not run. One that is stopped for longer than its peers'
 //     keep-alive allows, 150 seconds by default, loses its connections. What it has not taken a minute after its peer
-//     closed a connection is lost to it. A connection that a process leaves open when it ends is reset, which loses
-//     what its last small writes had gathered. So Close waits for these, for a quarter of a second at most, although it
-//     does not wait for more.
+//     closed a connection is lost to it.
+//   - The end of a process looks as over TCP, between processes of a host. Over a network fabric the card forgets what a dead
+//     process had written and the card had not sent, and a connection that was left open is reset.
 //   - A listener may, when the SAN is slow, see a second connection of a client, over TCP, that ends at once:
 //     Dial tried both, and took the SAN's.
 package sannet

@@ -158,18 +158,19 @@ func arrives(am amount, be before, r reader) endCase {
 			if !r.later {
 				w.gone()
 			}
-			w.afterwards(end, be)
+			w.afterwards(be)
 		},
 	}
 }
 
-// afterwards checks what a witness sees that has read everything, and then err.
-func (w *witness) afterwards(err error, be before) {
+// afterwards checks what a witness sees that has read everything, and then the end.
+func (w *witness) afterwards(be before) {
 	w.reads(1, 0, io.EOF)
 	if !be.unread {
 		// The actor's kernel answers the first with a reset, or the second.
 		w.writes(1, nil)
-		for err = nil; err == nil; {
+		var err error
+		for err == nil {
 			_, err = w.Write(zeros(1))
 		}
 		w.is("write", syscall.EPIPE, err)

@@ -7,10 +7,8 @@ import (
 	"slices"
 
 	"sansock/internal/hostcheck"
+	providers "sansock/internal/stack"
 )
-
-// providersEnv is the environment variable that names the providers to use.
-const providersEnv = "SANNET_PROVIDERS"
 
 // Provider tells whether a SAN is in use.
 type Provider struct {
@@ -45,7 +43,7 @@ func Providers() []Provider {
 	return known
 }
 
-var errNotAsked = errors.New("not asked for by " + providersEnv)
+var errNotAsked = errors.New("not asked for by " + providers.Env)
 
 // others returns the providers that nobody has asked for.
 func others(asked map[string]bool) (ps []Provider) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	providers "sansock/internal/stack"
 	"sansock/provider"
 )
 
@@ -72,7 +73,7 @@ func TestMisspeltProvider(t *testing.T) {
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestMisspeltProvider$", "-test.v")
-	cmd.Env = append(os.Environ(), "SANNET_TEST_MISSPELT=1", providersEnv+"=emuu")
+	cmd.Env = append(os.Environ(), "SANNET_TEST_MISSPELT=1", providers.Env+"=emuu")
 	out, err := cmd.CombinedOutput()
 	assert.NoError(t, err, "%s", out)
 }

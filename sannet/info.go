@@ -7,18 +7,17 @@ import (
 	"sync"
 	"weak"
 
-	"sansock/session"
 	sanswitch "sansock/switch"
 )
 
 // Info tells which path a connection took, and why.
 type Info struct {
-	Path     sanswitch.Path
-	Provider string           // the SAN's provider, on the SAN path
-	Reason   sanswitch.Reason // why this side took the path
-	Peer     sanswitch.Reason // what the peer gave as its reason, if it did
-	Err      error            // the failure behind a connection over TCP, or what kept a provider out, if there was one
-	Stats    session.Stats    // counters at the time of the call, on the SAN path
+	Path     Path
+	Provider string // the SAN's provider, on the SAN path
+	Reason   Reason // why this side took the path
+	Peer     Reason // what the peer gave as its reason, if it did
+	Err      error  // the failure behind a connection over TCP, or what kept a provider out, if there was one
+	Stats    Stats  // counters at the time of the call, on the SAN path
 }
 
 // String describes the path for people, such as "san via emu" or "tcp: no listener on the SAN",

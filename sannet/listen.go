@@ -21,7 +21,7 @@ func Listen(network, address string) (net.Listener, error) {
 // ListenConfig has the options of Listen. The zero value is Listen without options. Fields that net.ListenConfig has
 // too mean the same.
 type ListenConfig struct {
-	// Control sees the socket of the listener. With it, Listen does not use the SAN, which has no socket.
+	// Control sees the TCP socket of the listener. If it sets what a SAN does not have, Listen does not use the SAN.
 	Control         func(network, address string, c syscall.RawConn) error
 	KeepAlive       time.Duration
 	KeepAliveConfig net.KeepAliveConfig

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,14 +14,14 @@ import (
 	"sansock/internal/bubble"
 	"sansock/internal/hostaddr"
 	"sansock/internal/hostcheck"
-	"sansock/internal/inline"
+	providers "sansock/internal/stack"
 	"sansock/provider"
 	"sansock/provider/ofi"
 	sanswitch "sansock/switch"
 )
 
 // openers has the providers by name. Without the build tag ofi, that one only says so.
-var openers = map[string]func() (provider.Provider, error){
+var openers = providers.Openers{
 	"emu": func() (provider.Provider, error) {
 		return emu.New(emu.Config{Prefixes: hostaddr.Prefixes})
 	},
@@ -43,7 +41,7 @@ type stack struct {
 
 // defaultStack is the process's own. It is never closed.
 var defaultStack = sync.OnceValue(func() stack {
-	list := os.Getenv(providersEnv)
+	list := os.Getenv(providers.Env)
 	st := openStack(list)
 	if list != "" && st.err != nil {
 		// Who asks for a SAN by name and does not get it would not notice: all goes over TCP.
@@ -74,47 +72,21 @@ var noStack = stack{
 // openStack opens the providers of a list such as "ofi,emu", leaving out those that fail. The empty list means the
 // default, "none" no provider.
 func openStack(list string) stack {
-	names := defaultProviders
-	if list = strings.TrimSpace(list); list != "" {
-		names = strings.Split(list, ",")
-	}
-	var (
-		ps           []provider.Provider
-		errs         []error
-		used, failed []Provider
-	)
+	all := openers.Open(list, defaultProviders)
+	ps, err := providers.Usable(all)
+	st := stack{Switch: sanswitch.New(sanswitch.Config{Providers: ps}), err: err}
 	asked := make(map[string]bool)
-	for _, name := range names {
-		name = strings.TrimSpace(name)
-		if name == "none" || name == "" || asked[name] {
-			continue
+	var failed []Provider
+	for _, a := range all {
+		asked[a.Name] = true
+		if a.Err != nil {
+			failed = append(failed, Provider{Name: a.Name, Err: a.Err})
+		} else {
+			st.known = append(st.known, Provider{Name: a.Name})
 		}
-		asked[name] = true
-		p, err := openProvider(name)
-		if err != nil {
-			errs = append(errs, err)
-			failed = append(failed, Provider{Name: name, Err: err})
-			continue
-		}
-		ps = append(ps, p)
-		used = append(used, Provider{Name: name})
 	}
-	st := stack{Switch: sanswitch.New(sanswitch.Config{Providers: ps}), err: inline.Join(errs)}
-	st.known = append(append(used, failed...), others(asked)...)
+	st.known = append(append(st.known, failed...), others(asked)...)
 	return st
-}
-
-func openProvider(name string) (provider.Provider, error) {
-	open := openers[name]
-	if open == nil {
-		have := strings.Join(slices.Sorted(maps.Keys(openers)), ", ")
-		return nil, fmt.Errorf("%s: no provider %q is built in, only %s", providersEnv, name, have)
-	}
-	p, err := open()
-	if err != nil {
-		return nil, fmt.Errorf("provider %s: %w", name, err)
-	}
-	return p, nil
 }
 
 // explain adds what keeps the SAN from working to the error of a network that needs one.
@@ -166,11 +138,17 @@ func (st stack) wrap(r sanswitch.Result, network string, idle time.Duration, ka 
 	}
 	c := newConn(network, r.Session, route)
 	c.sw = st.Switch
+	if !st.Home() { // the timer of keep-alive would be of no use
+		return c
+	}
+	if r.KeepAlive != nil {
+		c.SetKeepAliveConfig(*r.KeepAlive)
+	}
 	// As net does: on by default, KeepAlive sets the period, KeepAliveConfig everything.
 	if !ka.Enable && idle >= 0 {
 		ka = net.KeepAliveConfig{Enable: true, Idle: idle}
 	}
-	if ka.Enable && st.Home() { // elsewhere its timer would be of no use
+	if ka.Enable {
 		c.SetKeepAliveConfig(ka)
 	}
 	return c

@@ -69,9 +69,9 @@ func (c *Conn) NewBuffer(n int) (*Buffer, error) {
 	if c.closed.Load() {
 		return nil, net.ErrClosed
 	}
-	c.mu.Lock()
+	c.lock()
 	ep := c.ep
-	c.unlockIdle()
+	c.unlock()
 	b := &Buffer{c: c, ep: ep, it: item{gen: -1}}
 	if r, err := ep.Allocate(headerSize + n); err == nil {
 		b.region, b.data = r, r.Bytes[headerSize:headerSize+n:headerSize+n]
@@ -107,18 +107,13 @@ func (c *Conn) WriteBuffer(b *Buffer, n int) (int, error) {
 		c.core.out.buffer = b.region.Handle
 		defer func() { c.core.out.buffer = 0 }()
 		if c.core.sendBuffer(b.region, n) {
-			return c.bufferSent(n)
+			c.sleepUntil(&c.wr.waiter, nil, func() bool { return c.core.buffer != bufferOut })
+			c.core.buffer = bufferNone
+			return n, nil
 		}
 	}
 	m, err := c.write(p)
 	return m, c.closing(err)
-}
-
-// bufferSent waits until the provider is done with the memory of a message. It needs mu.
-func (c *Conn) bufferSent(n int) (int, error) {
-	c.sleepUntil(&c.wr.waiter, &deadlineNever, func() bool { return c.core.buffer != bufferOut })
-	c.core.buffer = bufferNone
-	return n, nil
 }
 
 // ReadBuffer returns the next bytes of the stream, as many as arrived in one piece, without copying them. It is like Read

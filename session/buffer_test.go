@@ -84,12 +84,12 @@ func TestBufferMisuse(t *testing.T) {
 // TestBufferBounds: a Buffer ends where its bytes do, whatever memory it is made of.
 func TestBufferBounds(t *testing.T) {
 	var full atomic.Bool
-	cfg := emu.Config{Fault: func(s emu.Step) error {
+	cfg := emu.Config{Faults: emu.Faults{Hook: func(s emu.Step) error {
 		if s == emu.StepAllocate && full.Load() {
 			return provider.StatusNoMemory
 		}
 		return nil
-	}}
+	}}}
 	x, y := pair(t, cfg, emu.Config{}, session.Config{})
 	_, err := x.Write([]byte("hello"))
 	require.NoError(t, err)

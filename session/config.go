@@ -48,3 +48,29 @@ const (
 
 	cacheEntries = 64
 )
+
+// Stats counts what one end of a session has done. Byte counts are of the stream.
+type Stats struct {
+	BytesCopiedIn, BytesCopiedOut uint64 // in messages
+	BytesRDMAIn, BytesRDMAOut     uint64 // by RDMA, without a copy
+	MessagesReceived              uint64
+	MessagesSent                  uint64
+	ReadTransfers                 uint64 // RDMA reads made by this side
+	WriteTransfers                uint64 // targets that RDMA writes filled, at either side
+	Registrations                 uint64 // uses of registered memory for large writes, cached or new
+	UrgentReceived, UrgentSent    uint64 // urgent messages
+	GrowFailures                  uint64 // the provider had no memory for a larger receive region
+	Fallbacks                     Fallbacks
+
+	ReceiveRegion       int // bytes of receive buffers posted now
+	LiveRegistrations   int // of the application's memory, in use by large writes now
+	CachedRegistrations int // kept for the next time; the peer cannot reach them
+	Threshold           int // size from which a write goes by RDMA; 0: none does
+}
+
+// Fallbacks counts large writes that went in messages after all, by cause.
+type Fallbacks struct {
+	SendRegistration    uint64 // the writer could not register its memory
+	ReceiveRegistration uint64 // the reader could not register its memory
+	Buffer              uint64 // NewBuffer found no registered memory
+}

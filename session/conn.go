@@ -23,18 +23,20 @@ type Conn struct {
 	// Read and one Write meanwhile. The provider's functions are called with mu held, except for RDMA. So the wake
 	// function, which a provider calls from anywhere, must not wait for it.
 	//
-	// Lock order: mu, then the provider's locks, then those of regcache.
+	// Lock order: mu is above the provider's locks, and those of regcache.
 	mu   sync.Mutex
 	core core
 	ep   provider.Endpoint
 
-	spinner provider.Spinner // nil: the provider has none
+	spinner       provider.Spinner // nil: the provider has none
+	local, remote netip.AddrPort   // never changed once the Conn is in use
 
 	rd, wr    side          // of Reads, the one that holds its lock sees to what arrives; of Writes
 	urgentIn  gate          // of ReadUrgent
 	urgentOut gate          // of WriteUrgent
 	missed    atomic.Bool   // a wake-up came while mu was held
 	kicks     atomic.Uint32 // requests for progress; a goroutine runs while not 0
+	kicked    func()        // progress, made once; of who has made kicks 1
 
 	closed   atomic.Bool
 	epClosed bool
@@ -46,7 +48,7 @@ type Conn struct {
 }
 
 func newConn(ep provider.Endpoint, cfg Config) *Conn {
-	c := &Conn{ep: ep, linger: -1}
+	c := &Conn{ep: ep, local: ep.LocalAddr(), remote: ep.RemoteAddr(), linger: -1}
 	c.move.init(cfg)
 	c.rd.init()
 	c.wr.init()
@@ -120,6 +122,11 @@ func (c *Conn) start(s *side) error {
 	return nil
 }
 
+// canFast reports that nothing but bytes of the stream has to be looked after. It needs mu.
+func (c *Conn) canFast() bool {
+	return c.core.canFast() && c.urgentIn.n == 0 && c.urgentOut.n == 0
+}
+
 // revokeTimeout is how long a peer may take to give memory back before that costs the connection.
 const revokeTimeout = 5 * time.Second
 
@@ -135,25 +142,9 @@ func (c *Conn) revoke(w *waiter, over func() bool) {
 	}
 }
 
-// LocalAddr is the address of this end.
-func (c *Conn) LocalAddr() netip.AddrPort {
-	c.mu.Lock()
-	defer c.unlockIdle()
-	if c.move.local.IsValid() {
-		return c.move.local
-	}
-	return c.ep.LocalAddr()
-}
-
-// RemoteAddr is the address of the peer.
-func (c *Conn) RemoteAddr() netip.AddrPort {
-	c.mu.Lock()
-	defer c.unlockIdle()
-	if c.move.remote.IsValid() {
-		return c.move.remote
-	}
-	return c.ep.RemoteAddr()
-}
+// LocalAddr is the address of this end, RemoteAddr that of the peer. A hand-over does not change them.
+func (c *Conn) LocalAddr() netip.AddrPort  { return c.local }
+func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
 
 // PeerGone reports whether the peer's end is known to be gone: it has closed, or its process, or the link, has ended.
 // Nobody reads what is written from then on.
@@ -171,4 +162,69 @@ func (c *Conn) Stats() Stats {
 	c.lock()
 	defer c.unlock() // also here: a wake-up may have found mu held
 	return c.core.statistics()
+}
+
+// SetDeadline sets the read and the write deadline.
+func (c *Conn) SetDeadline(t time.Time) error {
+	if err := c.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(t)
+}
+
+// SetReadDeadline sets when Reads, also one that waits, fail with os.ErrDeadlineExceeded. Zero: never.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.rd, t) }
+
+// SetWriteDeadline sets when Writes, also one that waits, fail with os.ErrDeadlineExceeded. Zero: never.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.wr, t) }
+
+// TakeDeadlines gives c, which nobody uses yet, the deadlines of old.
+func (c *Conn) TakeDeadlines(old *Conn) {
+	c.rd.deadline.at.Store(old.rd.deadline.at.Load())
+	c.wr.deadline.at.Store(old.wr.deadline.at.Load())
+}
+
+func (c *Conn) setDeadline(s *side, t time.Time) error {
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	s.deadline.set(t)
+	s.wake() // it looks at the deadline anew
+	return nil
+}
+
+// minReadBuffer is the smallest receive buffer.
+const minReadBuffer = 4 << 10
+
+// SetReadBuffer bounds the bytes that are kept while nobody reads, beyond the posted receive buffers. As with a
+// socket, what is too small is taken for the smallest size.
+func (c *Conn) SetReadBuffer(n int) error {
+	c.lock()
+	defer c.unlock()
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	c.core.readBuffer, c.core.full = max(n, minReadBuffer), false
+	return nil
+}
+
+// SetWriteBuffer does nothing: a session keeps no written data.
+func (c *Conn) SetWriteBuffer(n int) error {
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// SetLinger sets what Close does while written data is not delivered: sec < 0 (the default) delivers it in
+// the background, 0 drops the connection, so that the peer sees ECONNRESET, and with a positive sec Close waits that
+// many seconds at most for what is delivered in the background, as on Linux.
+func (c *Conn) SetLinger(sec int) error {
+	c.lock()
+	defer c.unlock()
+	if c.closed.Load() {
+		return net.ErrClosed
+	}
+	c.linger = max(sec, -1)
+	return nil
 }

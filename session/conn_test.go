@@ -897,7 +897,7 @@ func TestFaultsLeaveNothing(t *testing.T) {
 		var mu sync.Mutex
 		n, faults := 0, 0
 		r := rand.New(rand.NewPCG(1, 1))
-		c.Fault = func(s emu.Step) error {
+		c.Faults.Hook = func(s emu.Step) error {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, x := range steps {
@@ -968,7 +968,7 @@ func TestFallsBackToCopying(t *testing.T) {
 		for who := range 2 {
 			t.Run(fmt.Sprint(name, who), func(t *testing.T) {
 				cfg := [2]emu.Config{modes[name], modes[name]}
-				cfg[who].Fault = func(s emu.Step) error {
+				cfg[who].Faults.Hook = func(s emu.Step) error {
 					if s == emu.StepExpose || s == emu.StepRegister {
 						return provider.StatusLimit
 					}

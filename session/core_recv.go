@@ -26,22 +26,23 @@ func (c *core) poll() int {
 	return total
 }
 
+// complete acts on one completion. It leaves the fast path where that is of more than bytes of the stream, or credits.
 func (c *core) complete(p *provider.Completion) {
-	if c.fast && p.Status == provider.StatusOK && c.completeFast(p) {
-		return
+	ok := p.Status == provider.StatusOK
+	if !ok || p.Op > provider.OpSend || p.Op == provider.OpSend && (p.Context >= bufferContext || c.send.want != 0) {
+		c.fast = false
 	}
-	c.fast = false
 	switch p.Op {
 	case provider.OpRecv:
 		gen, slot := splitContext(p.Context)
 		c.recv[gen].posted--
-		if p.Status == provider.StatusOK && c.err == nil {
+		if ok && c.err == nil {
 			c.receive(gen, slot, p.Len)
 		}
 		c.note(failure(p.Status))
 	case provider.OpSend:
 		c.sendDone(p.Context)
-		if p.Status != provider.StatusOK && p.Status != provider.StatusAborted {
+		if !ok && p.Status != provider.StatusAborted {
 			c.disconnected(p.Status)
 		}
 	case provider.OpRead:
@@ -60,53 +61,6 @@ func (c *core) note(err error) {
 	}
 }
 
-// completeFast is complete on the fast path. It reports false, and has done nothing, where p is something else than
-// bytes of the stream, or credits.
-func (c *core) completeFast(p *provider.Completion) bool {
-	switch p.Op {
-	case provider.OpRecv:
-		gen, slot := splitContext(p.Context)
-		r := &c.recv[gen]
-		if p.Len < headerSize || p.Len > r.size {
-			return false
-		}
-		buf := r.segment(slot).Bytes[:p.Len]
-		// The first half of the header in one look, as the peer may change it at any time.
-		h := binary.LittleEndian.Uint64(buf)
-		switch {
-		case h&0xffff == uint64(kindData)|flagOpen<<8 && p.Len > headerSize && h>>32 <= uint64(p.Len-headerSize):
-		case h>>32 != uint64(p.Len-headerSize):
-			return false
-		case h&0xffff == uint64(kindData) && p.Len > headerSize:
-		case h&0xffff == uint64(kindCredit) && p.Len == headerSize:
-		default:
-			return false
-		}
-		r.posted--
-		if credits := int(h >> 16 & 0xffff); credits > 0 {
-			if err := c.win.add(credits); err != nil {
-				c.fail(err, abortProtocol)
-				return true
-			}
-		}
-		c.received++
-		if p.Len == headerSize {
-			c.repost(gen, slot)
-			c.creditIfDue()
-		} else {
-			c.take(gen, slot, buf[headerSize:])
-		}
-		return true
-	case provider.OpSend:
-		if p.Context >= bufferContext || c.send.want != 0 {
-			return false
-		}
-		c.sendDone(p.Context)
-		return true
-	}
-	return false
-}
-
 // receive acts on one message, n bytes in a receive buffer. The peer may still be able to change these bytes: the header
 // is decoded once, and the payload is only copied.
 func (c *core) receive(gen, slot, n int) {
@@ -116,6 +70,9 @@ func (c *core) receive(gen, slot, n int) {
 		return
 	}
 	buf := r.segment(slot).Bytes[:n]
+	if c.fast && n > headerSize && c.receiveFast(gen, slot, buf) {
+		return
+	}
 	h, err := parseHeader(buf)
 	if err == nil {
 		err = c.granted(h)
@@ -125,7 +82,10 @@ func (c *core) receive(gen, slot, n int) {
 		return
 	}
 	c.received++
-	c.noteFlags(h)
+	if h.flags&^flagOpen != 0 || h.kind != kindData && h.kind != kindCredit {
+		c.fast = false
+		c.noteFlags(h)
+	}
 	kept := false
 	switch h.kind {
 	case kindData:
@@ -147,6 +107,27 @@ func (c *core) receive(gen, slot, n int) {
 	if !kept {
 		c.repost(gen, slot)
 	}
+	if c.fast && h.kind == kindCredit {
+		c.creditIfDue()
+	}
+}
+
+// receiveFast is receive for bytes of the stream in an open message. It reports false, and has done nothing, where it is
+// something else. The first half of the header is loaded once.
+func (c *core) receiveFast(gen, slot int, buf []byte) bool {
+	h := binary.LittleEndian.Uint64(buf)
+	if h&0xffff != uint64(kindData)|flagOpen<<8 || h>>32 > uint64(len(buf)-headerSize) {
+		return false
+	}
+	if credits := int(h >> 16 & 0xffff); credits > 0 {
+		if err := c.win.add(credits); err != nil {
+			c.fail(err, abortProtocol)
+			return true
+		}
+	}
+	c.received++
+	c.take(gen, slot, buf[headerSize:])
+	return true
 }
 
 // noteFlags acts on what a message says besides.
@@ -305,6 +286,7 @@ func (c *core) resized(drain bool) {
 func (c *core) take(gen, slot int, data []byte) {
 	c.recv[gen].held++
 	c.shrinking = false
+	c.open = false // who answers has taken our last message: the next one need not be tried in vain
 	c.queued += len(data)
 	c.sinceGrow += len(data)
 	c.arrived += uint64(len(data))

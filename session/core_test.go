@@ -661,10 +661,10 @@ func TestGrowLater(t *testing.T) {
 	assert.EqualValues(t, 2, c.stats.GrowFailures)
 	flow(2 * growAgain)
 	assert.EqualValues(t, 3, c.stats.GrowFailures)
-	c.sinceGrow = 1 << 40
+	c.sinceGrow = 1 << 30
 	c.grow()
 	assert.EqualValues(t, 4, c.stats.GrowFailures)
-	assert.Equal(t, 1<<40+256*growAgain, c.growAt)
+	assert.Equal(t, 1<<30+256*growAgain, c.growAt)
 	d.w.faults = nil
 	c.sinceGrow = c.growAt
 	flow(1)

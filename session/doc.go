@@ -12,17 +12,15 @@
 // From the bottom up; a file uses what is below it.
 //
 //	errors.go                      what can go wrong
-//	config.go stats.go             what is asked for, and what was done
+//	config.go                      what is asked for, and what was done
 //	wire.go                        messages
 //	ticket.go                      where a suspended session goes on
 //	hello.go                       the first message of each end
 //	window.go                      credits: what may be sent
-//	receives.go                    buffers of incoming messages
-//	sends.go                       buffers of outgoing messages
-//	line.go                        an endpoint, with all of that
+//	regions.go                     buffers of messages, incoming and outgoing
+//	line.go memory.go              an endpoint, with all of that; the application's memory
 //	stream.go                      what the application sees
-//	outbox.go                      what is to be sent
-//	core.go                        the state of the protocol
+//	core.go                        the state of the protocol, and what is to be sent
 //	core_size.go                   the receive region grows and shrinks
 //	core_read.go                   what was received is read
 //	inbound.go                     a large write of the peer's
@@ -32,15 +30,14 @@
 //	core_send.go                   what leaves
 //	core_end.go                    how a connection ends
 //	core_recv.go                   what arrives
-//	rebind.go                      hand-over: another line for the same stream
 //	tuner.go                       when RDMA pays off
 //	conn.go wait.go                a Conn, and how it waits
 //	close.go timers.go             how it ends, and what happens by itself
 //	read.go write.go buffer.go     the application's calls
-//	options.go urgent_conn.go
+//	ready.go urgent_conn.go
 //	negotiate.go                   the exchange of hellos
 //	open.go                        a session that is being set up
 //	state.go                       hand-over: what is passed on
 //	callers.go passive.go          hand-over: who stays
-//	handover.go resume.go          hand-over: who goes
+//	handover.go                    hand-over: who goes
 package session

@@ -43,17 +43,11 @@ const (
 type RefusedError struct{ Code uint8 }
 
 func (e *RefusedError) Error() string {
-	switch e.Code {
-	case RefusedMemory:
-		return "session: peer declined: no memory"
-	case RefusedVersion:
-		return "session: peer declined: version"
-	case RefusedBusy:
-		return "session: peer declined: busy"
-	case RefusedToken:
-		return "session: peer declined: no such session"
+	why := [...]string{RefusedMemory: "no memory", RefusedVersion: "version", RefusedBusy: "busy", RefusedToken: "no such session"}
+	if e.Code == 0 || int(e.Code) >= len(why) {
+		return fmt.Sprintf("session: peer declined: code %d", e.Code)
 	}
-	return fmt.Sprintf("session: peer declined: code %d", e.Code)
+	return "session: peer declined: " + why[e.Code]
 }
 
 func protocolError(format string, args ...any) error {

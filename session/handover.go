@@ -4,6 +4,10 @@ import (
 	"context"
 	"net"
 	"time"
+
+	pool "github.com/libp2p/go-buffer-pool"
+
+	"sansock/provider"
 )
 
 // suspendTimeout bounds the wait for the peer to stop.
@@ -78,4 +82,43 @@ func (c *Conn) leave() {
 	c.wr.deadline.stop()
 	c.timers.close()
 	c.closeEndpoint()
+}
+
+// Resume goes on with an end of a session that was handed over, on an endpoint that is connected to State.Addr. It owns ep from
+// the call on. The Conn has the addresses and the options of the old one, but for deadlines and keep-alive. On
+// any error the session is over, or will be when the peer has waited long enough.
+func Resume(ctx context.Context, ep provider.Endpoint, s *State, cfg Config) (*Conn, error) {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	cfg.ReadBuffer = int(s.ReadBuffer)
+	c, _, err := negotiateResumed(ctx, ep, cfg, negotiation{side: Dialer, token: &s.Token})
+	if err != nil {
+		return nil, err
+	}
+	c.linger = int(s.Linger)
+	c.local, c.remote = s.Local, s.Remote
+	c.core.load(s)
+	c.started()
+	return c, nil
+}
+
+// load makes c, which has just been negotiated, the end that s is of.
+func (c *core) load(s *State) {
+	c.dialer, c.reading, c.writing = s.Dialer, s.Reading, s.Writing
+	c.suspends = s.Suspends
+	c.arrived, c.stream.written = s.In, s.Out
+	if n := len(s.Unread); n > 0 {
+		own := pool.Get(n)
+		c.queue.Push(item{data: own[:copy(own, s.Unread)], own: own, gen: -1})
+		c.queued, c.spilled = n, n
+	}
+	if su := &s.Urgent; su.Arrived > 0 || su.Sent > 0 {
+		u := c.urgent()
+		u.arrived, u.taken, u.mark, u.sent, u.acked = su.Arrived, su.Taken, su.Mark, su.Sent, su.Acked
+		for _, it := range su.Queue {
+			u.queue.Push(it)
+		}
+	}
+	c.repeat()
 }

@@ -126,10 +126,10 @@ func handOver(t testing.TB, w *fakeWire, ends *[2]*modelEnd, i int, cfg Config) 
 		e.stepRead(1)
 	}
 	var s State
-	s.local, s.remote = netip.MustParseAddrPort("10.0.0.2:1"), netip.MustParseAddrPort("10.0.0.1:1")
-	s.ticket = *e.susp.ticket
+	s.Local, s.Remote = netip.MustParseAddrPort("10.0.0.2:1"), netip.MustParseAddrPort("10.0.0.1:1")
+	s.Version, s.Token, s.Peer = stateVersion, e.susp.ticket.token, e.susp.ticket.addr
 	e.core.snapshot(&s)
-	st, err := ParseState(s.Append(nil))
+	st, err := ParseState(s.Encode())
 	require.NoError(t, err)
 	w.ends[i].Close()
 	e.lineClosed()
@@ -150,7 +150,7 @@ func handOver(t testing.TB, w *fakeWire, ends *[2]*modelEnd, i int, cfg Config) 
 
 	next := newFakeWire(w.ends[0].attr, w.ends[1].attr)
 	defer func() { next.faults = w.faults }()
-	cfg.ReadBuffer = int(st.readBuffer)
+	cfg.ReadBuffer = int(st.ReadBuffer)
 	cfg.CacheBytes = -1
 	var n [2]negotiation
 	var fresh [2]*core
@@ -158,7 +158,7 @@ func handOver(t testing.TB, w *fakeWire, ends *[2]*modelEnd, i int, cfg Config) 
 		fresh[j] = &newConn(next.ends[j], cfg).core
 		n[j] = negotiation{core: fresh[j], side: Listener, opener: func(got token) bool { return got == fakeTicket.token }}
 	}
-	n[i] = negotiation{core: fresh[i], side: Dialer, token: &st.ticket.token}
+	n[i] = negotiation{core: fresh[i], side: Dialer, token: &st.Token}
 	require.NoError(t, n[1-i].begin())
 	require.NoError(t, n[i].begin())
 	negotiateModel(t, next, &n)
@@ -305,8 +305,7 @@ func TestAdoptAborted(t *testing.T) {
 		require.True(t, old.c.line.state == lineQuiet)
 		require.True(t, old.raw(encode(header{kind: last, arg: abortReset, length: 1}, []byte{1})))
 		fresh.mu.Lock()
-		r := new(redirect)
-		r.to.Store(fresh)
+		r := redirectTo(fresh.wake)
 		c.adopt(fresh, r, c.move.stay)
 		if last == kindAbort {
 			assert.Equal(t, syscall.ECONNRESET, c.core.err)
@@ -454,15 +453,17 @@ func FuzzTicket(f *testing.F) {
 
 // stateSeed is a State with something in every field.
 func stateSeed() State {
-	return State{ticket: fakeTicket, local: netip.MustParseAddrPort("10.0.0.2:1"), remote: netip.MustParseAddrPort("[fe80::1%eth0]:2"),
-		flags: stateDialer, reading: readOpen, writing: writeEnding, linger: -1, readBuffer: 1 << 20, suspends: 3, in: 100, out: 200,
-		urgent: urgentState{arrived: 5, taken: 3, mark: 90, sent: 4, acked: 2, queue: []urgentItem{{[]byte("a"), 80}, {[]byte("b"), 90}}},
-		unread: []byte("unread")}
+	return State{Version: stateVersion, Token: fakeTicket.token, Peer: fakeTicket.addr,
+		Local: netip.MustParseAddrPort("10.0.0.2:1"), Remote: netip.MustParseAddrPort("[fe80::1%eth0]:2"),
+		Dialer: true, Writing: writeEnding, Linger: -1, ReadBuffer: 1 << 20, Suspends: 3, In: 100, Out: 200,
+		Urgent: urgentState{Arrived: 5, Taken: 3, Mark: 90, Sent: 4, Acked: 2,
+			Queue: []urgentItem{{[]byte("a"), 80}, {[]byte("b"), 90}}},
+		Unread: []byte("unread")}
 }
 
 func TestState(t *testing.T) {
 	s := stateSeed()
-	b := s.Append(nil)
+	b := s.Encode()
 	got, err := ParseState(b)
 	require.NoError(t, err)
 	assert.Equal(t, &s, got)
@@ -474,44 +475,44 @@ func TestState(t *testing.T) {
 	_, err = ParseState(append(b, 0))
 	assert.ErrorIs(t, err, ErrState)
 	for name, spoil := range map[string]func(*State){
-		"no address":        func(s *State) { s.ticket.addr = netip.AddrPort{} },
-		"no buffer":         func(s *State) { s.readBuffer = 0 },
-		"unread never came": func(s *State) { s.in = 2 },
-		"too far":           func(s *State) { s.out = maxMark + 1 },
-		"taken not arrived": func(s *State) { s.urgent.taken = 6 },
-		"too many urgent":   func(s *State) { s.urgent.arrived = 50 },
-		"acked not sent":    func(s *State) { s.urgent.acked = 5 },
-		"too many to come":  func(s *State) { s.urgent.sent = 60 },
-		"urgent of nothing": func(s *State) { s.urgent.queue[0].data = nil },
-		"urgent too long":   func(s *State) { s.urgent.queue[0].data = make([]byte, maxUrgent+1) },
-		"mark to come":      func(s *State) { s.urgent.queue[0].mark = 91 },
-		"queue too long":    func(s *State) { s.urgent.queue = make([]urgentItem, urgentWindow+1) },
-		"too many in queue": func(s *State) { s.urgent.queue = append(s.urgent.queue, s.urgent.queue[1]) },
+		"no address":        func(s *State) { s.Peer = netip.AddrPort{} },
+		"no buffer":         func(s *State) { s.ReadBuffer = 0 },
+		"unread never came": func(s *State) { s.In = 2 },
+		"too far":           func(s *State) { s.Out = maxMark + 1 },
+		"taken not arrived": func(s *State) { s.Urgent.Taken = 6 },
+		"too many urgent":   func(s *State) { s.Urgent.Arrived = 50 },
+		"acked not sent":    func(s *State) { s.Urgent.Acked = 5 },
+		"too many to come":  func(s *State) { s.Urgent.Sent = 60 },
+		"urgent of nothing": func(s *State) { s.Urgent.Queue[0].Data = nil },
+		"urgent too long":   func(s *State) { s.Urgent.Queue[0].Data = make([]byte, maxUrgent+1) },
+		"mark to come":      func(s *State) { s.Urgent.Queue[0].Mark = 91 },
+		"queue too long":    func(s *State) { s.Urgent.Queue = make([]urgentItem, urgentWindow+1) },
+		"too many in queue": func(s *State) { s.Urgent.Queue = append(s.Urgent.Queue, s.Urgent.Queue[1]) },
 	} {
 		s := stateSeed()
 		spoil(&s)
-		_, err := ParseState(s.Append(nil))
+		_, err := ParseState(s.Encode())
 		assert.ErrorIs(t, err, ErrState, name)
 	}
 }
 
 func FuzzState(f *testing.F) {
 	s := stateSeed()
-	b := s.Append(nil)
+	b := s.Encode()
 	f.Add(b)
 	f.Add(b[:len(b)-1])
-	f.Add([]byte(stateMagic))
+	f.Add([]byte("{}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := ParseState(b)
 		if err != nil {
 			require.ErrorIs(t, err, ErrState)
 			return
 		}
-		again, err := ParseState(s.Append(nil))
+		again, err := ParseState(s.Encode())
 		require.NoError(t, err)
 		require.Equal(t, s, again)
 		// A core can go on with it, whatever it is.
-		p := startPuppet(t, fakeAttr(), Config{ReadBuffer: int(s.readBuffer)})
+		p := startPuppet(t, fakeAttr(), Config{ReadBuffer: int(s.ReadBuffer)})
 		n := negotiation{core: p.c, side: Listener}
 		require.NoError(t, n.begin())
 		h := puppetHello()
@@ -527,13 +528,13 @@ func FuzzState(f *testing.F) {
 		}
 		got := 0
 		buf := make([]byte, 1000)
-		for range 1 + len(s.unread) {
+		for range 1 + len(s.Unread) {
 			n, err := p.c.read(buf[:1+rand.IntN(len(buf))])
 			if got += n; n == 0 || err != nil {
 				break
 			}
 		}
-		require.Equal(t, len(s.unread), got)
+		require.Equal(t, len(s.Unread), got)
 		for range urgentWindow {
 			p.c.takeUrgent()
 		}

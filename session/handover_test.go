@@ -36,6 +36,14 @@ func (r *rig) resume(i int, state []byte) (*session.Conn, error) {
 	return c, err
 }
 
+// wrongToken returns a state that differs from state in the last byte of its token.
+func wrongToken(t *testing.T, state []byte) []byte {
+	st, err := session.ParseState(state)
+	require.NoError(t, err)
+	st.Token[len(st.Token)-1] ^= 1
+	return st.Encode()
+}
+
 // move hands end i over to itself.
 func (r *rig) move(ends *[2]*session.Conn, i int) {
 	r.t.Helper()
@@ -292,8 +300,7 @@ func TestHandoverFails(t *testing.T) {
 		ends := r.connect()
 		state, err := ends[0].Handover(ctx)
 		require.NoError(t, err)
-		wrong := bytes.Clone(state)
-		wrong[9] ^= 1 // in the token
+		wrong := wrongToken(t, state)
 		_, err = r.resume(0, wrong)
 		var refused *session.RefusedError
 		require.ErrorAs(t, err, &refused)
@@ -356,8 +363,7 @@ func TestHandoverStrangers(t *testing.T) {
 		require.NoError(t, err)
 		st, err := session.ParseState(state)
 		require.NoError(t, err)
-		wrong := bytes.Clone(state)
-		wrong[9] ^= 1 // in the token
+		wrong := wrongToken(t, state)
 		for range 100 {
 			_, err = r.resume(0, wrong)
 			var refused *session.RefusedError

@@ -51,7 +51,7 @@ func runHostile(t testing.TB, s script) {
 		_, err := p.ep.Expose(hostileMemory[:n], provider.RightRead|provider.RightWrite)
 		require.NoError(t, err)
 	}
-	granted, heard := int(h.receives)-1, 0
+	granted, heard := int64(h.receives)-1, int64(0)
 	var lent []item
 	limit := 3*readBuffer + 4*spillChunk + 2*ownPiece + 64<<10
 
@@ -73,9 +73,9 @@ func runHostile(t testing.TB, s script) {
 				break
 			}
 			if p.raw(encode(h, payload)) {
-				granted += int(h.credits)
+				granted += int64(h.credits)
 				if h.kind == kindResize {
-					granted += int(h.arg >> 32)
+					granted += int64(h.arg >> 32)
 				}
 			}
 		case 3: // any bytes
@@ -173,7 +173,7 @@ func runHostile(t testing.TB, s script) {
 		if errors.Is(p.c.err, ErrProtocol) {
 			require.True(t, isDone(p.c) && isBroken(p.c))
 		}
-		heard += len(p.kinds())
+		heard += int64(len(p.kinds()))
 		require.LessOrEqual(t, heard, granted, "messages need credits")
 	}
 	p.w.faults = nil

@@ -195,7 +195,7 @@ func (l *line) emit(h header, fixed int, body []byte, solicited bool) {
 		l.inFlight++
 	}
 	l.open = false
-	l.postSend(&s)
+	l.postSend(s)
 }
 
 // extend adds p to the last message, if that is possible.
@@ -208,17 +208,22 @@ func (l *line) extend(p []byte) bool {
 }
 
 // postSend posts a message whose slot, if it has one, is in flight.
-func (l *line) postSend(s *provider.Send) {
-	err := l.ep.PostSend(*s)
-	switch {
-	case err == nil:
+func (l *line) postSend(s provider.Send) {
+	if err := l.ep.PostSend(s); err == nil {
 		l.sent++
-	case provider.StatusOf(err) == provider.StatusQueueFull:
-		l.postpone(*s)
-	default:
-		l.sendDone(s.Context) // there will be no completion
-		l.sendFailed(err)
+	} else {
+		l.notSent(s, err)
 	}
+}
+
+// notSent acts on the error of a post.
+func (l *line) notSent(s provider.Send, err error) {
+	if provider.StatusOf(err) == provider.StatusQueueFull {
+		l.postpone(s)
+		return
+	}
+	l.sendDone(s.Context) // there will be no completion
+	l.sendFailed(err)
 }
 
 // postpone keeps a message for which the provider has no room at the moment. No other leaves before it: whether one
@@ -235,7 +240,7 @@ func (l *line) postLate() bool {
 	if l.late == nil {
 		return true
 	}
-	s := l.late
+	s := *l.late
 	l.late = nil
 	l.postSend(s)
 	return l.late == nil
@@ -299,7 +304,7 @@ func (l *line) postBuffer(r provider.Region, n int) bool {
 	l.win.use()
 	l.inFlight++
 	l.buffer, l.open = bufferOut, false
-	l.postSend(&provider.Send{Context: bufferContext, Local: r.Segment(0, headerSize+n)})
+	l.postSend(provider.Send{Context: bufferContext, Local: r.Segment(0, headerSize+n)})
 	if l.fault != nil || l.state != lineUp {
 		l.buffer = bufferNone
 		return false
@@ -349,46 +354,6 @@ func (l *line) resizeSends() {
 		l.send.close(l.ep)
 	}
 	l.send.want = 0
-}
-
-// registrations are those of the application's memory that are kept.
-func (l *line) registrations() *regcache.Cache {
-	if l.regs == nil {
-		l.regs = regcache.New(l.ep, l.cache)
-	}
-	return l.regs
-}
-
-// registerLocal makes memory of the application usable by the device, where that is needed. The peer cannot reach it,
-// so that the registration may be kept for the next time. It is given back with regs.Put.
-func (l *line) registerLocal(b []byte) (provider.Handle, error) {
-	if !l.attr.LocalRegistration {
-		return 0, nil
-	}
-	return l.registrations().Get(b)
-}
-
-// expose lets the peer reach memory of the application. Registrations that are only kept, by any connection, are given
-// up for that.
-func (l *line) expose(b []byte, rights provider.Rights) (provider.Region, error) {
-	r, err := l.ep.Expose(b, rights)
-	s := provider.StatusOf(err)
-	if (s == provider.StatusLimit || s == provider.StatusNoMemory) && l.attr.LocalRegistration &&
-		l.registrations().Relieve(len(b)) {
-		r, err = l.ep.Expose(b, rights)
-	}
-	return r, err
-}
-
-// conceal ends a registration of the application's memory. Where the provider fails, closing the endpoint is the
-// other way to take the memory out of reach.
-func (l *line) conceal(h provider.Handle) {
-	if err := l.ep.Deregister(h); err != nil && l.state != lineEnded {
-		if l.fault == nil {
-			l.fault = err
-		}
-		l.state, l.fast = lineEnded, false
-	}
 }
 
 // close gives back what the line holds, when its endpoint is closed. What is lent stays until it is returned.

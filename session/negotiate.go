@@ -135,17 +135,8 @@ func (n *negotiation) leave(c *Conn) {
 	limit.set(time.Now().Add(sendTimeout))
 	defer limit.stop()
 	c.core.err = net.ErrClosed // what the peer had sent behind is not looked at
-	for n.refused && c.core.inFlight > 0 && c.core.line.state != lineEnded && !limit.expired() {
-		if c.core.poll() > 0 {
-			continue
-		}
-		c.rd.park()
-		limit.start(&c.rd.waiter)
-		if c.ep.Arm(provider.WakeAny) {
-			c.rd.unpark()
-		} else {
-			c.rd.wait()
-		}
+	if n.refused {
+		c.sleepUntil(&c.rd.waiter, &limit, func() bool { return c.core.inFlight == 0 || c.core.line.state == lineEnded })
 	}
 }
 
@@ -200,6 +191,12 @@ func (n *negotiation) step(p *provider.Completion) error {
 		}
 		return ErrVersion
 	}
+	return n.agreed(h, slot)
+}
+
+// agreed goes on after a hello that will do.
+func (n *negotiation) agreed(h hello, slot int) error {
+	c := n.core
 	// Our own hello has taken, or will take, one of the peer's receives.
 	size := min(int(h.size), maxBuffer, c.attr.MaxMessage)
 	c.win.n, c.win.grants[0].size = 1, size
@@ -212,8 +209,7 @@ func (n *negotiation) step(p *provider.Completion) error {
 	if h.modes&modeReadable == 0 {
 		c.reader = nil // there will be nothing to read
 	}
-	c.repost(0, slot)
-	if c.fault != nil {
+	if c.repost(0, slot); c.fault != nil {
 		return c.fault
 	}
 	if n.side == Listener {

@@ -15,24 +15,24 @@ type Opening struct {
 	side  Side
 	cfg   Config
 	n     negotiation
-	conn  *Conn  // locked; nil: not begun, or over
-	relay *relay // nil: wake-ups are the Conn's
-	err   error  // why there will be no session, after the peer has been told
+	conn  *Conn     // locked; nil: not begun, or over
+	wakes *redirect // nil: wake-ups are the Conn's
+	err   error     // why there will be no session, after the peer has been told
 }
 
-// relay is where wake-ups go that concern a session which is being set up: to who advances it, and then to the Conn.
-type relay struct {
-	conn *Conn
-	to   atomic.Pointer[func()] // nil: to the Conn
+// redirect is a wake function whose target changes once: from who sets up a session to the Conn that it becomes.
+type redirect struct{ to atomic.Pointer[func()] }
+
+func redirectTo(wake func()) *redirect {
+	r := new(redirect)
+	r.turn(wake)
+	return r
 }
 
-func (r *relay) wake() {
-	if f := r.to.Load(); f != nil {
-		(*f)()
-		return
-	}
-	r.conn.wake()
-}
+// turn changes the target. What the old one was told until then has to be polled for afterwards.
+func (r *redirect) turn(wake func()) { r.to.Store(&wake) }
+
+func (r *redirect) wake() { (*r.to.Load())() }
 
 // Open returns a session that has not begun.
 func Open(side Side, cfg Config) *Opening {
@@ -56,14 +56,13 @@ func (o *Opening) Begin(ep provider.Endpoint, notify func()) error {
 	o.Drop()
 	c := newConn(ep, o.cfg)
 	c.mu.Lock() // until started, the core is ours alone
-	wake := c.wake
-	o.err, o.relay = nil, nil
+	o.err, o.wakes = nil, nil
 	if notify != nil {
-		o.relay = &relay{conn: c}
-		o.relay.to.Store(&notify)
-		wake = o.relay.wake
+		o.wakes = redirectTo(notify)
+		ep.OnWake(o.wakes.wake)
+	} else {
+		ep.OnWake(c.wake)
 	}
-	ep.OnWake(wake)
 	o.conn, o.n = c, negotiation{core: &c.core, side: o.side}
 	err := o.n.start()
 	if err == nil {
@@ -106,8 +105,8 @@ func (o *Opening) end() (*Conn, error) {
 	}
 	c := o.conn
 	o.conn = nil
-	if o.relay != nil {
-		o.relay.to.Store(nil) // what was told until here is polled below
+	if o.wakes != nil {
+		o.wakes.turn(c.wake)
 	}
 	c.started()
 	return c, nil

@@ -22,14 +22,13 @@ const (
 
 // mover is what a Conn has for hand-overs. It needs Conn.mu.
 type mover struct {
-	provider      provider.Provider // of the endpoint; nil: no hand-over
-	patience      time.Duration     // Config.ResumeTimeout
-	local, remote netip.AddrPort    // of the first endpoint; zero: it is still there
-	old           []oldRegions      // of which the application keeps buffers
-	answer        gate              // of Handover, for the peer's answer
-	opening       bool              // an address is being opened: one at a time, whatever the peer says
-	stay          *stay             // the address where the peer's new end is waited for; nil: none
-	expiry        alarm.Alarm       // bounds that wait
+	provider provider.Provider // of the endpoint; nil: no hand-over
+	patience time.Duration     // Config.ResumeTimeout
+	old      []oldRegions      // of which the application keeps buffers
+	answer   gate              // of Handover, for the peer's answer
+	opening  bool              // an address is being opened: one at a time, whatever the peer says
+	stay     *stay             // the address where the peer's new end is waited for; nil: none
+	expiry   alarm.Alarm       // bounds that wait
 }
 
 // stay is the wait of a passive end.
@@ -98,7 +97,7 @@ func (c *Conn) signalHandover() {
 
 // openStay listens for the new end, and has the peer told.
 func (c *Conn) openStay(w *stay) {
-	local := netip.AddrPortFrom(c.LocalAddr().Addr(), 0)
+	local := netip.AddrPortFrom(c.local.Addr(), 0)
 	l, err := c.move.provider.Listen(local, maxCallers)
 	c.lock()
 	if err == nil && c.move.stay != w {
@@ -197,17 +196,11 @@ func (c *Conn) receiveCaller(ctx context.Context, req provider.Request, w *stay,
 	}
 }
 
-// redirect is a wake function whose target changes once, from the Conn that negotiates to the one that goes on.
-type redirect struct{ to atomic.Pointer[Conn] }
-
-func (r *redirect) wake() { r.to.Load().wake() }
-
 // negotiateResumed negotiates a session that goes on, and returns a Conn that has nothing but the new endpoint, locked.
 func negotiateResumed(ctx context.Context, ep provider.Endpoint, cfg Config, n negotiation) (*Conn, *redirect, error) {
 	c := newConn(ep, cfg)
 	c.lock()
-	r := new(redirect)
-	r.to.Store(c)
+	r := redirectTo(c.wake)
 	ep.OnWake(r.wake)
 	n.core = &c.core
 	if err := n.conclude(ctx, c, cfg.Timeout); err != nil {
@@ -232,7 +225,6 @@ func (c *Conn) adopt(fresh *Conn, wakes *redirect, w *stay) {
 		return
 	}
 	old := c.ep
-	local, remote := old.LocalAddr(), old.RemoteAddr()
 	c.core.poll()
 	old.Close() // the peer has closed it, or should have
 	c.core.poll()
@@ -240,9 +232,6 @@ func (c *Conn) adopt(fresh *Conn, wakes *redirect, w *stay) {
 		c.closeEndpoint()
 		refuse()
 		return
-	}
-	if !c.move.local.IsValid() {
-		c.move.local, c.move.remote = local, remote
 	}
 	if kept, lent := c.core.unbind(); lent > 0 {
 		c.move.old = append(c.move.old, oldRegions{ep: old, recv: kept, lent: lent})
@@ -252,7 +241,7 @@ func (c *Conn) adopt(fresh *Conn, wakes *redirect, w *stay) {
 	c.ep, c.spinner = fresh.ep, fresh.spinner
 	c.sleepIn(c.ep) // who sleeps in the old one has been woken by its end
 	// Who woke fresh until here finds its completion polled below; who wakes later finds c.
-	wakes.to.Store(c)
+	wakes.turn(c.wake)
 	fresh.closed.Store(true)
 	fresh.epClosed = true // not its own any more
 	fresh.mu.Unlock()

@@ -22,7 +22,7 @@ func TestQueueFull(t *testing.T) {
 	for name, cfg := range modes {
 		t.Run(name, func(t *testing.T) {
 			var full atomic.Bool
-			cfg.Fault = func(s emu.Step) error {
+			cfg.Faults.Hook = func(s emu.Step) error {
 				if s == emu.StepPostSend && full.Load() && rand.IntN(3) == 0 {
 					return provider.StatusQueueFull
 				}

@@ -77,9 +77,10 @@ func newRandomRun(seed uint64, largest, budget int) *randomRun {
 			c.Completions = emu.Completions{Delay: time.Duration(1+r.IntN(300)) * time.Microsecond, Batch: 1 + r.IntN(5)}
 		}
 		if w.Faulty {
-			c.Seed = seed
+			c.Faults.Seed = seed
 			for range 1 + r.IntN(3) {
-				c.Faults = append(c.Faults, emu.Fault{Step: steps[r.IntN(len(steps))], Probability: 1 / float64(20+r.IntN(2000))})
+				c.Faults.Rules = append(c.Faults.Rules,
+					emu.Fault{Step: steps[r.IntN(len(steps))], Probability: 1 / float64(20+r.IntN(2000))})
 			}
 		}
 		w.emu[i] = c

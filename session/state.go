@@ -1,136 +1,66 @@
 package session
 
 import (
-	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 )
 
-// State is an end of a session that was handed over, as Handover has left it.
+// State is an end of a session that was handed over, as Handover has left it. Its fields are for this package.
 type State struct {
-	ticket        ticket
-	local, remote netip.AddrPort // of the connection, as the application sees them
-	flags         uint8
-	reading       readState
-	writing       writeState
-	linger        int32
-	readBuffer    uint32
-	suspends      uint64
-	in, out       uint64 // bytes of the stream received, and sent
-	urgent        urgentState
-	unread        []byte // received, not read
+	Version       int
+	Token         token
+	Peer          netip.AddrPort // where the peer waits
+	Local, Remote netip.AddrPort // of the connection, as the application sees them
+	Dialer        bool
+	Reading       readState
+	Writing       writeState
+	Linger        int32
+	ReadBuffer    uint32
+	Suspends      uint64
+	In, Out       uint64 // bytes of the stream received, and sent
+	Urgent        urgentState
+	Unread        []byte // received, not read
 }
 
 // urgentState is what there is of urgent messages.
 type urgentState struct {
-	arrived, taken, mark, sent, acked uint64
-	queue                             []urgentItem
+	Arrived, Taken, Mark, Sent, Acked uint64
+	Queue                             []urgentItem
 }
 
-// stateDialer is the one flag: the end had dialed.
-const stateDialer = 1
-
-// The encoding of a State: magic, version, then the fields in order, little-endian, byte strings with their
-// length before them. It is for programs of one version: unlike a hello it grows by a new version.
-const (
-	stateMagic   = "SOCKhand"
-	stateVersion = 2
-)
+// stateVersion is that of a State. A State is for programs of one version: unlike a hello it does not grow.
+const stateVersion = 3
 
 // Addr is where the peer waits: the address that the new end connects to, by the provider of the old one.
-func (s *State) Addr() netip.AddrPort { return s.ticket.addr }
+func (s *State) Addr() netip.AddrPort { return s.Peer }
 
 // LocalAddr and RemoteAddr are the addresses of the connection, which stay as they were.
-func (s *State) LocalAddr() netip.AddrPort  { return s.local }
-func (s *State) RemoteAddr() netip.AddrPort { return s.remote }
+func (s *State) LocalAddr() netip.AddrPort  { return s.Local }
+func (s *State) RemoteAddr() netip.AddrPort { return s.Remote }
 
-func appendBytes(b, p []byte) []byte {
-	return append(binary.LittleEndian.AppendUint32(b, uint32(len(p))), p...)
-}
-
-func appendAddr(b []byte, a netip.AddrPort) []byte {
-	p, _ := a.MarshalBinary() // does not fail
-	return appendBytes(b, p)
-}
-
-// Append appends the encoded State to b.
-func (s *State) Append(b []byte) []byte {
-	le := binary.LittleEndian
-	b = append(append(b, stateMagic...), stateVersion)
-	b = append(b, s.ticket.token[:]...)
-	for _, a := range []netip.AddrPort{s.ticket.addr, s.local, s.remote} {
-		b = appendAddr(b, a)
+// Encode returns the State as bytes.
+func (s *State) Encode() []byte {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // nothing in it can fail
 	}
-	b = append(b, s.flags, byte(s.reading), byte(s.writing))
-	b = le.AppendUint32(b, uint32(s.linger))
-	b = le.AppendUint32(b, s.readBuffer)
-	u := &s.urgent
-	for _, n := range []uint64{s.suspends, s.in, s.out, u.arrived, u.taken, u.mark, u.sent, u.acked} {
-		b = le.AppendUint64(b, n)
-	}
-	b = append(b, uint8(len(u.queue)))
-	for _, it := range u.queue {
-		b = appendBytes(le.AppendUint64(b, it.mark), it.data)
-	}
-	return appendBytes(b, s.unread)
+	return b
 }
 
 // ErrState is the error of ParseState.
 var ErrState = errors.New("session: malformed state of a handed over connection")
 
-// stateReader takes fields off the front of an encoded State. After too few bytes it returns zeroes, and bad is set.
-type stateReader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *stateReader) take(n int) []byte {
-	if r.bad || n < 0 || len(r.b) < n {
-		r.bad = true
-		return make([]byte, min(max(n, 0), 64))
-	}
-	p := r.b[:n:n]
-	r.b = r.b[n:]
-	return p
-}
-
-func (r *stateReader) byte() uint8   { return r.take(1)[0] }
-func (r *stateReader) word() uint32  { return binary.LittleEndian.Uint32(r.take(4)) }
-func (r *stateReader) long() uint64  { return binary.LittleEndian.Uint64(r.take(8)) }
-func (r *stateReader) bytes() []byte { return r.take(int(r.word())) }
-
-func (r *stateReader) addr() (a netip.AddrPort) {
-	if p := r.bytes(); !r.bad && a.UnmarshalBinary(p) != nil {
-		r.bad = true
-	}
-	return a
-}
-
-// ParseState decodes a State. The State refers to b.
+// ParseState decodes a State.
 func ParseState(b []byte) (*State, error) {
-	r := stateReader{b: b}
-	if string(r.take(len(stateMagic))) != stateMagic {
-		return nil, ErrState
-	}
-	if v := r.byte(); v != stateVersion {
-		return nil, fmt.Errorf("%w: version %d", ErrState, v)
-	}
 	s := new(State)
-	copy(s.ticket.token[:], r.take(tokenSize))
-	s.ticket.addr, s.local, s.remote = r.addr(), r.addr(), r.addr()
-	s.flags, s.reading, s.writing = r.byte(), readState(r.byte()), writeState(r.byte())
-	s.linger, s.readBuffer = int32(r.word()), r.word()
-	u := &s.urgent
-	for _, n := range []*uint64{&s.suspends, &s.in, &s.out, &u.arrived, &u.taken, &u.mark, &u.sent, &u.acked} {
-		*n = r.long()
-	}
-	for range min(r.byte(), urgentWindow+1) {
-		mark := r.long()
-		u.queue = append(u.queue, urgentItem{data: r.bytes(), mark: mark})
-	}
-	s.unread = r.bytes()
-	if r.bad || len(r.b) > 0 || !s.sane() {
+	switch err := json.Unmarshal(b, s); {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrState, err)
+	case s.Version != stateVersion:
+		return nil, fmt.Errorf("%w: version %d", ErrState, s.Version)
+	case !s.sane() || !s.Urgent.sane(s.Reading):
 		return nil, ErrState
 	}
 	return s, nil
@@ -138,49 +68,45 @@ func ParseState(b []byte) (*State, error) {
 
 // sane reports that no core would get into trouble with s.
 func (s *State) sane() bool {
-	u := &s.urgent
-	for _, it := range u.queue {
-		if len(it.data) == 0 || len(it.data) > maxUrgent || it.mark > u.mark {
+	return s.Peer.IsValid() && s.Local.IsValid() && s.Remote.IsValid() &&
+		s.Reading <= readEOF && s.Writing <= writeEnded && s.ReadBuffer > 0 && s.ReadBuffer < 1<<31 &&
+		uint64(len(s.Unread)) <= s.In && s.In <= maxMark && s.Out <= maxMark
+}
+
+func (u *urgentState) sane(r readState) bool {
+	for _, it := range u.Queue {
+		if len(it.Data) == 0 || len(it.Data) > maxUrgent || it.Mark > u.Mark {
 			return false
 		}
 	}
-	return s.ticket.addr.IsValid() && s.local.IsValid() && s.remote.IsValid() &&
-		s.readBuffer > 0 && s.readBuffer < 1<<31 && uint64(len(s.unread)) <= s.in && s.in <= maxMark && s.out <= maxMark &&
-		u.taken <= u.arrived && len(u.queue) <= urgentWindow && u.arrived-u.taken <= urgentWindow &&
-		s.reading <= readEOF && s.writing <= writeEnded &&
-		(s.reading == readShut || uint64(len(u.queue)) <= u.arrived-u.taken) &&
-		u.acked <= u.sent && u.sent-u.acked <= urgentWindow && u.mark <= maxMark && u.arrived <= maxMark && u.sent <= maxMark
+	return u.Taken <= u.Arrived && len(u.Queue) <= urgentWindow && u.Arrived-u.Taken <= urgentWindow &&
+		(r == readShut || uint64(len(u.Queue)) <= u.Arrived-u.Taken) &&
+		u.Acked <= u.Sent && u.Sent-u.Acked <= urgentWindow &&
+		u.Mark <= maxMark && u.Arrived <= maxMark && u.Sent <= maxMark
 }
 
 // state is what there is to go on with elsewhere, with the peer waiting at t. It needs mu.
 func (c *Conn) state(t ticket) []byte {
-	s := State{ticket: t, local: c.ep.LocalAddr(), remote: c.ep.RemoteAddr(), linger: int32(c.linger)}
-	if zone := s.remote.Addr().Zone(); zone != "" {
-		s.ticket.addr = netip.AddrPortFrom(t.addr.Addr().WithZone(zone), t.addr.Port())
-	}
-	if c.move.local.IsValid() {
-		s.local, s.remote = c.move.local, c.move.remote
+	s := State{Version: stateVersion, Token: t.token, Peer: t.addr, Local: c.local, Remote: c.remote, Linger: int32(c.linger)}
+	if zone := c.ep.RemoteAddr().Addr().Zone(); zone != "" {
+		s.Peer = netip.AddrPortFrom(t.addr.Addr().WithZone(zone), t.addr.Port())
 	}
 	c.core.snapshot(&s)
-	return s.Append(nil)
+	return s.Encode()
 }
 
 // snapshot notes what there is of the stream.
 func (c *core) snapshot(s *State) {
-	if c.dialer {
-		s.flags = stateDialer
-	}
-	s.reading, s.writing = c.reading, c.writing
-	s.readBuffer, s.suspends = uint32(min(c.readBuffer, 1<<31-1)), c.suspends
-	s.in, s.out = c.arrived, c.stream.written
+	s.Dialer, s.Reading, s.Writing = c.dialer, c.reading, c.writing
+	s.ReadBuffer, s.Suspends = uint32(min(c.readBuffer, 1<<31-1)), c.suspends
+	s.In, s.Out = c.arrived, c.stream.written
 	if u := c.urg; u != nil {
-		s.urgent = urgentState{arrived: u.arrived, taken: u.taken, mark: u.mark, sent: u.sent, acked: u.acked}
+		s.Urgent = urgentState{Arrived: u.arrived, Taken: u.taken, Mark: u.mark, Sent: u.sent, Acked: u.acked}
 		for i := range u.queue.Len() {
-			s.urgent.queue = append(s.urgent.queue, *u.queue.At(i))
+			s.Urgent.Queue = append(s.Urgent.Queue, *u.queue.At(i))
 		}
 	}
-	s.unread = make([]byte, 0, c.queued)
 	for i := range c.queue.Len() {
-		s.unread = append(s.unread, c.queue.At(i).data...)
+		s.Unread = append(s.Unread, c.queue.At(i).data...)
 	}
 }

@@ -3,6 +3,8 @@ package session
 import (
 	"net"
 	"syscall"
+
+	"sansock/provider"
 )
 
 // Hand-over: one end of a session, the active one, goes on in another process. The other end, the passive one,
@@ -14,8 +16,8 @@ import (
 // and the ticket, into a State, closes the provider's connection, and is over. Whoever has the State connects to the
 // address, shows the token, and is the session's end from then on.
 //
-// The files: suspension.go and rebind.go the core's part, handover.go the active Conn, passive.go the passive one,
-// resume.go the new end, state.go what is passed on.
+// The files: suspension.go the core's part, handover.go the active Conn and the new end, passive.go the passive Conn,
+// state.go what is passed on.
 
 // suspension is a hand-over under way.
 type suspension struct {
@@ -211,4 +213,67 @@ func (c *core) suspendBroken() error {
 		return net.ErrClosed
 	}
 	return nil
+}
+
+// rebound is the core of a session's passive end, c, on another line, where fresh has been negotiated. What c had
+// received has been copied from the old line's memory.
+func (c *core) rebound(fresh *core) {
+	old := *c
+	c.line, c.outbox = fresh.line, fresh.outbox
+	c.susp, c.fast = fresh.susp, false
+	if old.buffer != bufferNone {
+		c.buffer = bufferDone
+	}
+	// Transfers are over, but who waited for them may not have noticed.
+	c.in = inbound{id: old.in.id, piece: piece{got: old.in.got, over: old.in.over}}
+	c.out = outbound{active: old.out.active, id: old.out.id, p: old.out.p, taken: old.out.taken, over: old.out.over,
+		direct: old.out.direct}
+	c.cache = old.cache
+	c.stats.MessagesReceived += old.received
+	c.stats.MessagesSent += old.sent
+	c.repeat()
+}
+
+// repeat has letters sent again that the old line may have lost, or had not sent.
+func (c *core) repeat() {
+	if c.urg != nil && c.urg.taken > 0 {
+		c.want(letterTaken)
+	}
+	switch {
+	case c.life == lifeClosing:
+		c.want(letterClose)
+	case c.writing == writeEnding:
+		c.want(letterFin)
+	}
+}
+
+// unbind ends the use of the old endpoint, which is closed: what was received moves to memory of our own. It returns
+// the regions of which the application still keeps buffers.
+func (c *core) unbind() (kept [2]receives, lent int) {
+	for i := range c.queue.Len() {
+		it := c.queue.Pop()
+		if it.gen < 0 {
+			c.queue.Push(it)
+			continue
+		}
+		c.keep(it.data, i > 0)
+		c.recv[it.gen].held--
+	}
+	c.line.close()
+	return c.recv, c.lent
+}
+
+// oldRegions are receive regions of an endpoint that is closed, of which the application keeps buffers.
+type oldRegions struct {
+	ep   provider.Endpoint
+	recv [2]receives
+	lent int
+}
+
+// returned takes back a piece, and reports that it was the last one.
+func (o *oldRegions) returned(it item) (last bool) {
+	o.recv[it.gen].held--
+	o.recv[it.gen].release(o.ep)
+	o.lent--
+	return o.lent == 0
 }

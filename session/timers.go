@@ -53,7 +53,9 @@ func (c *Conn) later() {
 		return
 	}
 	t.soonSet, t.soonReads = true, c.rd.ended
-	t.soon.Set(laterDelay, c.soon)
+	if !t.soon.Again(laterDelay) {
+		t.soon.Set(laterDelay, c.soon)
+	}
 }
 
 // soon runs a moment after there was something that nobody read, or a message for which there was no room. A reader that has come
@@ -76,7 +78,9 @@ func (c *Conn) soon() {
 func (c *Conn) block() {
 	if t := &c.timers; !t.blockedSet && c.core.blocked() {
 		t.blockedSet = true
-		t.blocked.Set(laterDelay, c.blocked)
+		if !t.blocked.Again(laterDelay) {
+			t.blocked.Set(laterDelay, c.blocked)
+		}
 	}
 }
 
@@ -219,7 +223,10 @@ func (c *Conn) watch() {
 // kick has a goroutine see to what arrived while nobody was waiting.
 func (c *Conn) kick() {
 	if c.kicks.Add(1) == 1 {
-		go c.progress()
+		if c.kicked == nil {
+			c.kicked = c.progress
+		}
+		go c.kicked()
 	}
 }
 

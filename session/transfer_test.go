@@ -617,7 +617,7 @@ func TestOfferBeyond4GiBReceived(t *testing.T) {
 		p.complete()
 		got += uint64(p.c.takePiece())
 	}
-	assert.EqualValues(t, total, got)
+	assert.Equal(t, uint64(total), got)
 	hs, payloads := p.heard()
 	require.Len(t, hs, 1)
 	assert.Equal(t, header{kind: kindDone, flags: flagDirect, credits: 3, length: 8, arg: 7}, hs[0])
@@ -643,7 +643,7 @@ func TestOfferBeyond4GiBReceivedByTargets(t *testing.T) {
 		p.say(header{kind: kindWrote, arg: 7, credits: 1}, count(tg.length))
 		require.EqualValues(t, tg.length, p.c.takePiece())
 	}
-	assert.EqualValues(t, total, p.c.in.taken)
+	assert.Equal(t, uint64(total), p.c.in.taken)
 	assert.NoError(t, p.c.err)
 	p.finish()
 }

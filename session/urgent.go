@@ -25,8 +25,8 @@ type urgent struct {
 }
 
 type urgentItem struct {
-	data []byte
-	mark uint64
+	Data []byte
+	Mark uint64
 }
 
 // forget drops what was received.
@@ -103,7 +103,7 @@ func (c *core) takeUrgent() (m Urgent, ok bool, err error) {
 			c.fast = false
 			c.want(letterTaken)
 		}
-		return Urgent{it.data, int64(it.mark - c.readPosition())}, true, nil
+		return Urgent{it.Data, int64(it.Mark - c.readPosition())}, true, nil
 	}
 	switch {
 	case c.reading != readOpen:

@@ -148,9 +148,6 @@ type deadline struct {
 	ring  func()       // what it does
 }
 
-// deadlineNever is one that nobody sets.
-var deadlineNever = func() (d deadline) { d.at.Store(never); return }()
-
 // set moves the deadline. A sleeper has to be woken afterwards.
 func (d *deadline) set(t time.Time) {
 	if t.IsZero() {
@@ -228,21 +225,16 @@ func (c *Conn) sleep(s *side) error {
 	return nil
 }
 
-// sleepUntil waits until over reports that it may end, the deadline, or the end of the endpoint. It needs mu.
+// sleepUntil waits until over says so, the deadline, which may be nil, or the end of the endpoint. It needs mu.
 func (c *Conn) sleepUntil(w *waiter, d *deadline, over func() bool) {
-	for c.finalize(); !over() && !c.epClosed && !d.expired(); {
-		c.sleepOnce(w, d)
+	for c.finalize(); !over() && !c.epClosed; {
+		w.park()
+		if d != nil && d.expired() {
+			w.unpark()
+			return
+		}
+		c.sleepParked(w, d)
 	}
-}
-
-// sleepOnce is sleep where only the deadline counts.
-func (c *Conn) sleepOnce(w *waiter, d *deadline) {
-	w.park()
-	if d.expired() || c.epClosed {
-		w.unpark()
-		return
-	}
-	c.sleepParked(w, d)
 }
 
 func (c *Conn) sleepParked(w *waiter, d *deadline) {
@@ -255,7 +247,9 @@ func (c *Conn) sleepParked(w *waiter, d *deadline) {
 	if found {
 		w.unpark()
 	} else {
-		d.start(w)
+		if d != nil {
+			d.start(w)
+		}
 		c.armAndWait(w)
 	}
 	if w == &c.wr.waiter {
@@ -336,8 +330,7 @@ func (c *Conn) takeMissed() {
 	}
 }
 
-// unlockFast ends a use that has left the core on the fast path: the arming is still in force, and nobody has to be
-// woken.
+// unlockFast ends a use that has left the core on the fast path: the arming is in force, and nobody has to be woken.
 func (c *Conn) unlockFast() {
 	if !c.core.fast {
 		c.unlock()
@@ -345,14 +338,6 @@ func (c *Conn) unlockFast() {
 	}
 	c.mu.Unlock()
 	c.takeMissed()
-}
-
-// unlockIdle ends a look at the Conn that has changed nothing.
-func (c *Conn) unlockIdle() {
-	c.mu.Unlock()
-	if c.missed.Load() && c.missed.Swap(false) {
-		c.kick()
-	}
 }
 
 // signal wakes those who sleep and have something to do, and nobody else, or a Read and a Write that go back to sleep
@@ -370,35 +355,26 @@ func (c *Conn) signal() {
 	}
 }
 
-// canFast reports that nothing but bytes of the stream has to be looked after. It needs mu.
-func (c *Conn) canFast() bool {
-	return c.core.canFast() && c.urgentIn.n == 0 && c.urgentOut.n == 0
-}
-
 // settle leaves the core in a state in which nobody need look after it: who can go on is awake, what happens next wakes
 // somebody. It needs mu.
 //
 // Only here, and in sleep, the core may take the fast path: from then on, until more happens than that data comes or
 // goes, all of this is done but the arming.
 func (c *Conn) settle() {
-	c.finalize()
-	c.signal()
-	c.core.markUnread(c.linger == 0)
-	if c.core.fast && !c.arm() {
-		return
-	}
-	c.core.fast = c.canFast()
-	for tries := 0; !c.epClosed && c.arm(); tries++ {
+	for tries := 0; ; tries++ {
+		c.finalize()
+		c.signal()
+		c.core.markUnread(c.linger == 0)
+		c.core.fast = c.core.fast && tries == 0 || c.canFast()
+		if c.epClosed || !c.arm() {
+			break
+		}
 		if tries == settleTries {
 			c.core.fast = false
 			c.kick()
 			return
 		}
 		c.core.poll()
-		c.finalize()
-		c.signal()
-		c.core.markUnread(c.linger == 0)
-		c.core.fast = c.canFast()
 	}
 	c.watch()
 }

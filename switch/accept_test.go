@@ -235,7 +235,7 @@ func TestBacklog(t *testing.T) {
 	// The end of the listener ends the wait.
 	s.lead = patient
 	time.AfterFunc(5*time.Millisecond, func() { l.Close() })
-	_, err = s.Dial(t.Context(), new(net.Dialer), "tcp", l.Addr().String())
+	_, err = s.Dial(t.Context(), new(net.Dialer), "san", l.Addr().String())
 	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -19,6 +19,7 @@ type call struct {
 	passed  Route         // why there is no ask for the other destinations
 	lead    time.Duration // how long TCP waits for the SAN, and for the question where there is one
 	tracer  *tracer
+	tcp     dialer[destination] // dials one of them over TCP
 	race    race
 
 	mu sync.Mutex // guards what comes of the asks
@@ -27,7 +28,8 @@ type call struct {
 // ask is the question whether one destination is on the SAN.
 type ask struct {
 	destination
-	ways []way
+	ways    []way
+	control *control
 
 	state askState
 	began time.Time
@@ -45,42 +47,69 @@ const (
 	askWon
 )
 
-// newCall returns a call to the destinations.
+// newCall returns a call to the destinations, which are to be looked at next.
 func (s *Switch) newCall(
-	ctx context.Context, d *net.Dialer, network string, dests []destination, t *tracer,
+	ctx context.Context, d *net.Dialer, network string, dests []destination,
 ) *call {
 	plain := *d
 	plain.Timeout, plain.Deadline = 0, time.Time{}
-	c := &call{s: s, d: &plain, network: network, dests: dests, tracer: t}
-	c.lead = shorten(s.lead, ctx)
+	c := &call{s: s, d: &plain, network: network, dests: dests, lead: shorten(s.lead, ctx)}
 	c.passed = Route{Path: PathTCP, Reason: ReasonNoProvider}
+	c.tcp = func(ctx context.Context, dst destination) (Result, error) {
+		d := c.controlOf(dst).dialer(c.d)
+		return fromNet(ctx, d, c.network, dst.shown.String(), Route{Path: PathTCP})
+	}
+	return c
+}
+
+// look makes an ask for each destination to which choose finds ways.
+func (c *call) look(
+	ctx context.Context, choose func(context.Context, destination) ([]way, Reason, error),
+) {
 	cached := false
-	for _, dst := range dests {
-		ways, why, err := s.choose(ctx, dst, localOf(d), c.lead)
-		if len(ways) > 0 && dst.isUnspecified() && hasLocalIP(d) {
-			ways, why = nil, ReasonLocalAddr // the kernel goes to the local address then
-		}
-		if len(ways) > 0 {
-			if err = localError(d, network, network, dst); err != nil {
-				ways, why = nil, ReasonLocalAddr
-			}
-		}
-		neg, known := s.negatives.get(dst.addr)
+	for _, dst := range c.dests {
+		ways, why, err := choose(ctx, dst)
+		neg, known := c.s.negatives.get(dst.addr)
 		switch {
 		case len(ways) > 0 && !known:
-			c.asks = append(c.asks, &ask{destination: dst, ways: ways})
+			control := newControl(ctx, c.d, c.network, dst)
+			c.asks = append(c.asks, &ask{destination: dst, ways: ways, control: control})
 		case len(ways) > 0:
 			c.passed, cached = neg.route(), true
 		case !cached && why != ReasonNoProvider:
 			c.passed.Reason, c.passed.Err = why, err
 		}
 	}
-	return c
 }
 
-// run makes the call.
+// choose returns the ways to dst, or why there are none.
+func (c *call) choose(ctx context.Context, dst destination) ([]way, Reason, error) {
+	ways, why, err := c.s.choose(ctx, dst, localOf(c.d), c.lead)
+	if len(ways) == 0 {
+		return nil, why, err
+	}
+	if dst.isUnspecified() && hasLocalIP(c.d) {
+		return nil, ReasonLocalAddr, nil // the kernel goes to the local address then
+	}
+	if err := localError(c.d, c.network, c.network, dst); err != nil {
+		return nil, ReasonLocalAddr, err
+	}
+	return ways, ReasonNone, nil
+}
+
+// controlOf returns the Control function for dst, nil where there is none that the SAN calls too.
+func (c *call) controlOf(dst destination) *control {
+	for _, a := range c.asks {
+		if a.shown == dst.shown {
+			return a.control
+		}
+	}
+	return nil
+}
+
+// run makes the call. The error is a *failure where that is final.
 func (c *call) run(ctx context.Context) (Result, error) {
-	defer c.tracer.finish(c.d)
+	defer c.finish()
 	if len(c.asks) == 0 {
 		res, err := c.overTCP(ctx)
 		if err == nil {
@@ -100,12 +129,8 @@ func (c *call) run(ctx context.Context) (Result, error) {
 			c.race.first = promptly(c.overSAN, c.race.abort)
 		}
 	}
-	res, sanErr, err := c.race.run(ctx)
-	var f *failure
-	switch errors.As(sanErr, &f); {
-	case err != nil && f == err:
-		return Result{}, opError(c.network, c.d, c.dests[0], f.final)
-	case err != nil:
+	res, _, err := c.race.run(ctx)
+	if err != nil {
 		return Result{}, err
 	}
 	c.mu.Lock()
@@ -117,11 +142,19 @@ func (c *call) run(ctx context.Context) (Result, error) {
 	return res, nil
 }
 
+// finish ends what is left of the call.
+func (c *call) finish() {
+	for _, a := range c.asks {
+		a.control.close()
+	}
+	c.tracer.finish(c.d)
+}
+
 // overTCP dials the destinations over TCP.
 func (c *call) overTCP(ctx context.Context) (Result, error) {
 	one := func(ctx context.Context, dst destination) (Result, error) {
 		c.tracer.begin(dst)
-		res, err := fromNet(ctx, c.d, c.network, dst.shown.String(), Route{Path: PathTCP})
+		res, err := c.tcp(ctx, dst)
 		c.tracer.end(dst, err)
 		return res, err
 	}
@@ -146,6 +179,10 @@ func (c *call) ask(ctx context.Context, a *ask) (Result, error) {
 	a.state, a.began = askBegun, time.Now()
 	c.mu.Unlock()
 	c.tracer.begin(a.destination)
+	if f := a.control.refusal(); f != nil {
+		c.answered(ctx, a, f)
+		return Result{}, f
+	}
 	at := c.s.attempt(a.destination, a.ways, c.d)
 	at.reached = c.race.reached
 	at.waits = func() {
@@ -155,7 +192,11 @@ func (c *call) ask(ctx context.Context, a *ask) (Result, error) {
 	}
 	res, err := at.run(ctx)
 	c.answered(ctx, a, err)
-	return res, err
+	if err != nil {
+		return Result{}, err
+	}
+	res.KeepAlive = a.control.ask().keepAlive
+	return res, nil
 }
 
 // answered notes what came of an ask.
@@ -194,14 +235,11 @@ func (c *call) learn(res Result) {
 // route is why the connection is over TCP: what kept it from the SAN at its address, or else at
 // the first one asked. It needs to be called with locked mutex.
 func (c *call) route(conn net.Conn) Route {
-	var to netip.AddrPort
-	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		to = dialedAddr(a, c.network)
-	}
 	best := c.asks[0]
-	for _, a := range c.asks {
-		if a.addr == to {
-			best = a
+	if len(c.asks) > 1 {
+		if to, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+			i := slices.IndexFunc(c.asks, func(a *ask) bool { return a.addr == dialedAddr(to, c.network) })
+			best = c.asks[max(i, 0)]
 		}
 	}
 	switch best.state {

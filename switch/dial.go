@@ -10,13 +10,15 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"sansock/internal/probe"
 )
 
 // Errors of "san" networks, below the *net.OpError.
 var (
 	errNoProvider = errors.New("no SAN provider for the address")
 	errNotInUse   = errors.New("no SAN in use")
-	errControl    = errors.New("a Control function cannot see a SAN connection")
+	errControl    = errors.New("a Control function has set what a SAN connection does not have")
 	errLocalAddr  = errors.New("local address not available on the SAN")
 )
 
@@ -30,9 +32,11 @@ var (
 // address.
 //
 // Options that concern the connection itself (keep-alive, Multipath TCP) shape a connection over
-// TCP alone. A Control function, or Cancel, keeps the dial on TCP: programs use Control to forbid
-// destinations by looking at the socket, and a path without a socket would lead around it. On
-// "san" networks it is an error.
+// TCP alone. A Control function is called once for each address that is asked, as net does, with a
+// socket that is not connected, which a connection over TCP then uses: its error forbids the
+// address. What it sets of keep-alive is in Result.KeepAlive. If it sets anything else that
+// matters, as SO_MARK does, the address is left to TCP, or on "san" networks fails. A dial with
+// Cancel stays on TCP, and on other systems than Linux so does one with a Control function.
 func (s *Switch) Dial(ctx context.Context, d *net.Dialer, network, address string) (Result, error) {
 	tcp, ok := tcpNetwork(network)
 	if !ok {
@@ -63,7 +67,14 @@ func (s *Switch) dialTCP(ctx context.Context, d *net.Dialer, network, address st
 	if err != nil {
 		return Result{}, &net.OpError{Op: "dial", Net: network, Err: err}
 	}
-	return s.newCall(ctx, d, network, dests, t).run(ctx)
+	c := s.newCall(ctx, d, network, dests)
+	c.tracer = t
+	c.look(ctx, c.choose)
+	res, err := c.run(ctx)
+	if f, ok := err.(*failure); ok {
+		return Result{}, opError(network, d, dests[0], f.final)
+	}
+	return res, err
 }
 
 // errLate is what is remembered of a SAN that has lost a race.
@@ -74,7 +85,7 @@ func (s *Switch) dialSAN(ctx context.Context, d *net.Dialer, network, tcp, addre
 	fail := func(err error) (Result, error) { return Result{}, &net.OpError{Op: "dial", Net: network, Err: err} }
 	switch s.unfit(d) {
 	case ReasonControl:
-		return fail(errControl)
+		return fail(errNoSocket)
 	case ReasonDisabled:
 		return fail(s.errDisabled())
 	case ReasonLocalAddr:
@@ -92,7 +103,7 @@ func (s *Switch) dialSAN(ctx context.Context, d *net.Dialer, network, tcp, addre
 			t.end(dst, err)
 			return Result{}, err
 		}
-		res, err := s.dialOverSAN(ctx, d, dst)
+		res, err := s.dialOverSAN(ctx, d, tcp, dst)
 		if err != nil {
 			err = opError(network, d, dst, sanError(ctx, err))
 		}
@@ -104,17 +115,34 @@ func (s *Switch) dialSAN(ctx context.Context, d *net.Dialer, network, tcp, addre
 }
 
 // dialOverSAN dials one address over every provider that reaches it.
-func (s *Switch) dialOverSAN(ctx context.Context, d *net.Dialer, dst destination) (Result, error) {
+func (s *Switch) dialOverSAN(
+	ctx context.Context, d *net.Dialer, tcp string, dst destination,
+) (Result, error) {
 	ways, why, err := s.choose(ctx, dst, localOf(d), connectTimeout)
 	switch {
 	case len(ways) > 0:
-		return s.attempt(dst, ways, d).run(ctx)
 	case err != nil:
 		return Result{}, fmt.Errorf("%w (%w)", errNoProvider, err)
 	case why == ReasonLocalAddr:
 		return Result{}, errLocalAddr
+	default:
+		return Result{}, errNoProvider
 	}
-	return Result{}, errNoProvider
+	control := newControl(ctx, d, tcp, dst)
+	defer control.close()
+	v := control.ask()
+	switch {
+	case v.err != nil:
+		return Result{}, v.err
+	case v.option != nil:
+		return Result{}, fmt.Errorf("%w (%w)", errControl, v.option)
+	}
+	res, err := s.attempt(dst, ways, d).run(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	res.KeepAlive = v.keepAlive
+	return res, nil
 }
 
 // sanError returns the cause that a *net.OpError has for the failure of a dial that has no other path.
@@ -149,7 +177,7 @@ func (s *Switch) unfit(d *net.Dialer) Reason {
 	switch {
 	case s.disabled():
 		return ReasonDisabled
-	case d.Control != nil || d.ControlContext != nil || hasCancel(d):
+	case hasCancel(d) || hasControl(d) && !probe.Supported:
 		return ReasonControl
 	}
 	if _, ok := d.LocalAddr.(*net.TCPAddr); d.LocalAddr != nil && !ok {

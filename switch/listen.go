@@ -25,8 +25,8 @@ const portTries = 8
 // connections then tell why. On "san" networks the port is reserved on the SANs alone, of which the most
 // preferred one chooses it if it is 0; TCP on the same port may be another's.
 //
-// A Control function keeps the listener on TCP, for the reason given at Dial: it may bind the socket to a device, or share
-// the port. On "san" networks it is an error.
+// A Control function sees the socket of the TCP listener. If it sets what is not on a SAN, as at
+// Dial, the listener takes TCP alone. On "san" networks it is an error.
 func (s *Switch) Listen(ctx context.Context, lc *net.ListenConfig, network, address string) (*Listener, error) {
 	tcp, ok := tcpNetwork(network)
 	switch {
@@ -49,12 +49,13 @@ func (s *Switch) listenTCP(ctx context.Context, lc *net.ListenConfig, network, a
 		if err != nil {
 			return nil, err
 		}
-		switch {
-		case s.disabled():
+		if s.disabled() {
 			route := Route{Path: PathTCP, Reason: ReasonDisabled, Err: s.whyDisabled()}
 			return plainListener(ln, network, route), nil
-		case lc.Control != nil:
-			return plainListener(ln, network, Route{Path: PathTCP, Reason: ReasonControl}), nil
+		}
+		if err := controlOfListener(lc, ln); err != nil {
+			route := Route{Path: PathTCP, Reason: ReasonControl, Err: err}
+			return plainListener(ln, network, route), nil
 		}
 		sans, why, err := s.listenSANs(ctx, network, ln.Addr().(*net.TCPAddr).AddrPort())
 		// Another's port on the SAN is not a mere loss of speed: who dials us there would get that one.
@@ -80,7 +81,7 @@ func (s *Switch) listenSAN(ctx context.Context, lc *net.ListenConfig, network, t
 	case s.disabled():
 		return fail(nil, s.errDisabled())
 	case lc.Control != nil:
-		return fail(nil, errControl)
+		return fail(nil, errNoSocket)
 	}
 	local, err := localAddress(ctx, tcp, address)
 	if err != nil {

@@ -120,7 +120,6 @@ func TestListenWithoutSAN(t *testing.T) {
 		f.listen = func(netip.AddrPort) error { return err }
 		return f
 	}
-	control := net.ListenConfig{Control: func(string, string, syscall.RawConn) error { return nil }}
 	for _, c := range []struct {
 		name string
 		s    *Switch
@@ -129,7 +128,6 @@ func TestListenWithoutSAN(t *testing.T) {
 		err  error
 	}{
 		{"no providers", newSwitch(t, Config{}), net.ListenConfig{}, ReasonDisabled, nil},
-		{"Control", newSwitch(t, Config{}, newFaulty(t, emu.Config{})), control, ReasonControl, nil},
 		{"not served", newSwitch(t, Config{}, serving("a", "10.0.0.1/8")), net.ListenConfig{}, ReasonNoProvider, nil},
 		{"limit", newSwitch(t, Config{}, failing(provider.StatusLimit)), net.ListenConfig{}, ReasonMemory,
 			provider.StatusLimit},

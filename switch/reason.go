@@ -26,7 +26,8 @@ const (
 	// ReasonDisabled: the switch has no providers, or is closed.
 	ReasonDisabled
 
-	// ReasonControl: a Control function wants to see the socket, and the SAN has none.
+	// ReasonControl: a Control function has set what the SAN does not have, see Dial, or does not
+	// want the address. Route.Err says what.
 	ReasonControl
 
 	// ReasonLocalAddr: the local address asked for is not one of the provider's, or is taken on its SAN.
@@ -144,10 +145,13 @@ func (r Reason) String() string {
 // the SAN.
 func reasonOf(err error) Reason {
 	var declined *session.RefusedError
+	var control *controlError
 	var status provider.Status
 	switch {
 	case err == nil:
 		return ReasonSAN
+	case errors.As(err, &control):
+		return ReasonControl
 	case errors.As(err, &declined), rejectionOf(err) != rejectFinal:
 		return ReasonPeerDeclined
 	case errors.Is(err, session.ErrTimeout):

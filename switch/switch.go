@@ -119,6 +119,9 @@ type Result struct {
 	Session *session.Conn // over the SAN
 	Conn    net.Conn      // a *net.TCPConn over TCP; for other networks what net returned
 	Route   Route
+
+	// KeepAlive is what a Control function has set of keep-alive on a connection over the SAN; nil if it has not.
+	KeepAlive *net.KeepAliveConfig
 }
 
 // drop ends a connection that has lost a race: the peer, which may have it, sees a clean end.

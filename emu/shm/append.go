@@ -2,24 +2,23 @@
 
 package shm
 
-import (
-	"sync/atomic"
+import "sync/atomic"
 
-	"sansock/provider"
-)
-
-// An open message is an event that may change: its sender puts more bytes behind it, into the receive, and then a greater
-// length into the word, by compare-and-swap. The receiver takes it by a swap. What it gets is final, and what it leaves is
-// no open event, so that the sender's next compare-and-swap fails. The round stays, so that the slot does not look new.
+// An open message is an event that may change: its sender puts more bytes behind it, into the
+// receive, and then a greater length into the word, by compare-and-swap. The receiver takes it by a
+// swap. What it gets is final, and what it leaves is no open event, so that the sender's next
+// compare-and-swap fails. The round stays, so that the slot does not look new.
 //
-// Append rings no bell. The message was stored before its sender looked whether the peer is armed, and the peer arms before
-// it looks for messages. So either the peer was armed, and has been rung, and will look; or it arms later, and finds the
-// message then, if not before. Whenever it looks, it gets all that was appended by then. What comes later is not
-// appended: it is a message, with a bell. A peer that is armed for solicited messages does not wait for one that is not,
-// however long that grows.
+// Append rings no bell. The message was stored before its sender looked whether the peer is armed,
+// and the peer arms before it looks for messages. So either the peer was armed, and has been rung,
+// and will look; or it arms later, and finds the message then, if not before. Whenever it looks, it
+// gets all that was appended by then. What comes later is not appended: it is a message, with a
+// bell. A peer that is armed for solicited messages does not wait for one that is not, however long
+// that grows.
 //
-// A sender that has been overtaken may still be writing behind the message when the receiver has it. It writes nowhere else,
-// and has done so before its next event. Until that comes, the memory is not given to another use.
+// A sender that has been overtaken may still be writing behind the message when the receiver has
+// it. It writes nowhere else, and has done so before its next event. Until that comes, the memory
+// is not given to another use.
 
 // tail is a message that may grow, the last one that was sent.
 type tail struct {
@@ -47,9 +46,9 @@ const (
 // Append implements provider.Appender.
 func (e *endpoint) Append(b []byte) bool {
 	e.mu.Lock()
-	t := &e.tail
+	t := &e.out.tail
 	n := int(uint32(t.word))
-	if t.word == 0 || e.over || len(b) > len(t.room)-n {
+	if t.word == 0 || e.over() || len(b) > len(t.room)-n {
 		e.mu.Unlock()
 		return false
 	}
@@ -70,31 +69,20 @@ func (e *endpoint) Append(b []byte) bool {
 	return done
 }
 
-// shut takes an open message out of its slot. Whatever the peer has made of the word since it was seen, it is what counts.
-// A message that is taken ahead of who polls is unread from before on, so that it is never neither open nor unread. Called with
-// mu held.
+// shut takes an open message out of its slot. Whatever the peer has made of the word since it was
+// seen, it is what counts. A message that is taken ahead of who polls is unread from before on, so
+// that it is never neither open nor unread. Called with mu held.
 func (e *endpoint) shut(slot *atomic.Uint64, t taker) (w uint64) {
 	if t == device {
-		e.note(e.unread | unreadComp)
+		e.note(e.in.noted | unreadComp)
 	}
-	return slot.Swap(lap(e.head))
-}
-
-// polled follows Poll, which may have left open messages to the next one. Called with mu held.
-func (e *endpoint) polled() {
-	switch {
-	case e.over:
-	case e.opens == 0:
-		e.note(e.unread &^ unreadComp)
-	default:
-		e.note(e.unread | unreadComp)
-	}
+	return slot.Swap(lap(e.in.taken))
 }
 
 // note says to the peer what is unread. Called with mu held, and not after the end.
 func (e *endpoint) note(u unread) {
-	if e.unread != u {
-		e.unread = u
+	if e.in.noted != u {
+		e.in.noted = u
 		e.in.unread.Store(uint64(u))
 	}
 }
@@ -104,40 +92,10 @@ func (e *endpoint) Unread(is bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case e.over:
+	case e.over():
 	case is:
-		e.note(e.unread | unreadApp)
+		e.note(e.in.noted | unreadApp)
 	default:
-		e.note(e.unread &^ unreadApp)
+		e.note(e.in.noted &^ unreadApp)
 	}
-}
-
-// holds reports whether the peer may still be writing into b. Called with mu held.
-func (e *endpoint) holds(b block) bool {
-	return e.loose != 0 && b.at <= e.loose && e.loose < b.at+ptr(b.size)
-}
-
-// tighten notes that the peer has sent something after the open message that was taken last. Called with mu held, before the end.
-func (e *endpoint) tighten() {
-	e.loose = 0
-	for _, b := range e.stale {
-		e.l.arena.release(b)
-	}
-	e.stale = e.stale[:0]
-}
-
-// will is how a peer has ended that is dead, and did not say so: whether it had read all that we had sent. Called with mu held.
-func (e *endpoint) will() provider.Status {
-	if e.out.unread == nil {
-		return provider.StatusDisconnected // it has never accepted
-	}
-	if e.out.unread.Load() != 0 {
-		return provider.StatusExitedUnread
-	}
-	for i := range e.out.events {
-		if e.out.events[i].Load()&open != 0 {
-			return provider.StatusExitedUnread
-		}
-	}
-	return provider.StatusExited
 }

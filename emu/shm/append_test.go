@@ -37,7 +37,8 @@ func appendPair(t testing.TB) (x, y *end) {
 	return x, y
 }
 
-// TestAppendRounds appends while the counters wrap: a taken message does not look new in the next round.
+// TestAppendRounds appends while the counters wrap: a taken message does not look new in the next
+// round.
 func TestAppendRounds(t *testing.T) {
 	x, y := appendPair(t)
 	const start = 1<<32 - 3*slots - 5
@@ -47,8 +48,8 @@ func TestAppendRounds(t *testing.T) {
 			e.core().in.descs[i].Store(lap(start - slots))
 		}
 	}
-	x.core().events, y.core().head = start, start
-	x.core().sent, y.core().posted = start, start
+	x.core().out.given, y.core().in.taken = start, start
+	x.core().out.sent, y.core().in.posted = start, start
 	r := y.receives(4, 64)
 	for i := range 8 * slots {
 		k := uint64(i % 4)
@@ -84,8 +85,8 @@ func TestAppendBounce(t *testing.T) {
 	}
 }
 
-// TestAppendQuarantine: memory in which the peer may still be writing, behind a message that was taken, is nobody else's
-// before the peer's next event.
+// TestAppendQuarantine: memory in which the peer may still be writing, behind a message that was
+// taken, is nobody else's before the peer's next event.
 func TestAppendQuarantine(t *testing.T) {
 	x, y := appendPair(t)
 	e := y.core()
@@ -102,12 +103,12 @@ func TestAppendQuarantine(t *testing.T) {
 	again, err = y.Allocate(1000)
 	require.NoError(t, err)
 	require.NotSame(t, &first.Bytes[0], &again.Bytes[0])
-	require.Len(t, e.stale, 1)
+	require.Len(t, e.mem.stale, 1)
 
 	y.receives(1, 64)
 	x.say("the peer is done with it")
 	require.Equal(t, provider.OpRecv, y.next().Op)
-	require.Empty(t, e.stale)
+	require.Empty(t, e.mem.stale)
 	again, err = y.Allocate(1000)
 	require.NoError(t, err)
 	require.Same(t, &first.Bytes[0], &again.Bytes[0])
@@ -117,12 +118,12 @@ func TestAppendQuarantine(t *testing.T) {
 	x.open([]byte("hello"))
 	require.Equal(t, provider.OpRecv, y.next().Op)
 	require.NoError(t, y.Deregister(last.Handle))
-	require.Len(t, e.stale, 1)
+	require.Len(t, e.mem.stale, 1)
 	l := e.l
 	require.NoError(t, x.Close())
 	require.Equal(t, provider.OpDisconnect, y.next().Op)
 	e.mu.Lock()
-	assert.Empty(t, e.stale)
+	assert.Empty(t, e.mem.stale)
 	e.mu.Unlock()
 	l.arena.mu.Lock()
 	defer l.arena.mu.Unlock()
@@ -206,8 +207,8 @@ func TestNonsenseOpen(t *testing.T) {
 	}
 }
 
-// TestAppendChanging has a peer change the word of an open message all the time: what counts is what was taken, and that
-// is checked.
+// TestAppendChanging has a peer change the word of an open message all the time: what counts is
+// what was taken, and that is checked.
 func TestAppendChanging(t *testing.T) {
 	v, e, peer, _ := target(t)
 	r := e.receives(16, 64)
@@ -221,7 +222,7 @@ func TestAppendChanging(t *testing.T) {
 			default:
 			}
 			peer.mu.Lock()
-			if peer.over {
+			if peer.over() {
 				peer.mu.Unlock()
 				return
 			}
@@ -250,8 +251,9 @@ func TestAppendChanging(t *testing.T) {
 	v.alive(t)
 }
 
-// TestAppendHostileReceiver has a peer that does not keep to what an open message is: it says that it was taken, or makes it longer or
-// shorter, or goes on to say that there is room. The sender writes within the receive that it saw.
+// TestAppendHostileReceiver has a peer that does not keep to what an open message is: it says that
+// it was taken, or makes it longer or shorter, or goes on to say that there is room. The sender
+// writes within the receive that it saw.
 func TestAppendHostileReceiver(t *testing.T) {
 	v, e, peer, _ := target(t)
 	r, err := peer.Allocate(7 * 64)
@@ -259,7 +261,7 @@ func TestAppendHostileReceiver(t *testing.T) {
 	for i := range 6 {
 		require.NoError(t, peer.PostRecv(provider.Recv{Buffer: r.Segment(i*64, 64)}))
 	}
-	at := func() *atomic.Uint64 { return &peer.in.events[(e.core().events-1)%slots] }
+	at := func() *atomic.Uint64 { return &peer.in.events[(e.core().out.given-1)%slots] }
 	for i, change := range []func(w uint64) uint64{
 		func(uint64) uint64 { return 0 },
 		func(w uint64) uint64 { return w + 1 },
@@ -277,7 +279,7 @@ func TestAppendHostileReceiver(t *testing.T) {
 	}
 	e.open([]byte{1})
 	last := ptr(peer.table.Slots[peer.table.Find(r.Handle)].Place) + 5*64
-	peer.in.descs[e.core().sent-1].Store(packDesc(last, maxMessage, e.core().sent-1)) // when it has been used
+	peer.in.descs[e.core().out.sent-1].Store(packDesc(last, maxMessage, e.core().out.sent-1)) // when it has been used
 	for e.core().Append(bytes.Repeat([]byte{9}, 10)) {
 	}
 	require.Equal(t, make([]byte, 64), r.Bytes[6*64:])
@@ -300,7 +302,8 @@ func TestAppendAllocations(t *testing.T) {
 	}))
 }
 
-// tally has as many receives as credits, reads a stream whose length is the first message, and answers with its checksum.
+// tally has as many receives as credits, reads a stream whose length is the first message, and
+// answers with its checksum.
 func tally(next func(*end) provider.Completion) func(*san, provider.Listener) error {
 	return func(_ *san, l provider.Listener) error {
 		for {
@@ -354,7 +357,7 @@ func TestAppendAcross(t *testing.T) {
 	if raced || testing.Short() {
 		total = 2 << 20
 	}
-	for _, role := range []string{"tally", "tally spinning", "tally seated"} {
+	for _, role := range []string{"tally", "tally spinning", "tally parked"} {
 		t.Run(role, func(t *testing.T) {
 			p := start(t, role, space(t))
 			s := openSAN(t, Config{Space: space(t)})

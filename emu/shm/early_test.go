@@ -390,8 +390,8 @@ func TestArmedBeforeAcceptance(t *testing.T) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	out := e.out
-	e.accepted = false
-	require.True(t, e.welcomed(0)) // by who looks for it, before the peer rings, which it then does not
+	e.stage = stageAsked
+	require.Equal(t, taken, e.welcomed(0)) // by who looks for it, before the peer rings, which it then does not
 	require.Equal(t, e.arming(), e.in.arm.Load())
 	e.out = out
 }
@@ -427,6 +427,6 @@ func TestNothingAfterTheEnd(t *testing.T) {
 		e.tell(provider.StatusDisconnected)
 	}()
 	e.out.arm = arm
-	require.Zero(t, e.out.events[e.events%slots].Load())
-	require.Zero(t, e.events)
+	require.Zero(t, e.out.events[e.out.given%slots].Load())
+	require.Zero(t, e.out.given)
 }

@@ -22,8 +22,8 @@ import (
 
 // How the process of a peer ends, and what it leaves.
 
-// lives are what a peer does with the open message that it gets, by name, and the status with which its death is to be
-// told. It is not armed, and has posted receives.
+// lives are what a peer does with the open message that it gets, by name, and the status with which
+// its death is to be told. It is not armed, and has posted receives.
 var lives = map[string]struct {
 	do   func(e *end)
 	want provider.Status
@@ -74,10 +74,10 @@ func mortal(_ *san, l provider.Listener) error {
 				e.PostRecv(provider.Recv{Context: uint64(i), Buffer: r.Segment(i*64, 64)})
 			}
 			c := e.next()
-			life := string(r.Bytes[c.Context*64:][:c.Len])
+			life := lives[string(r.Bytes[c.Context*64:][:c.Len])]
 			e.Arm(provider.WakeNone)
 			e.PostSend(provider.Send{Inline: [2][]byte{[]byte("ready")}, Solicited: true})
-			lives[life].do(e)
+			life.do(e)
 			words := []byte(lastWords)
 			e.PostSend(provider.Send{Inline: [2][]byte{words[:5]}, Solicited: true})
 			e.PostSend(provider.Send{Inline: [2][]byte{words[5:8]}, Solicited: true, Open: true})
@@ -102,7 +102,7 @@ func (x *end) came(i uint32) {
 	require.Eventually(x.t, func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		return e.over || e.head > i || current(e.in.events[i%slots].Load(), i)
+		return e.over() || e.in.taken > i || current(e.in.events[i%slots].Load(), i)
 	}, 10*time.Second, 100*time.Microsecond)
 }
 
@@ -112,22 +112,22 @@ func (x *end) saidAll() {
 	require.Eventually(x.t, func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		for i := e.head; !e.over && current(e.in.events[i%slots].Load(), i); i++ {
+		for i := e.in.taken; !e.over() && current(e.in.events[i%slots].Load(), i); i++ {
 			if k, _, n := unpackEvent(e.in.events[i%slots].Load()); k == evMessage && n == 1 {
 				return true
 			}
 		}
-		for i := range e.comps.Len() {
-			if e.comps.At(i).n == 1 {
+		for i := range e.cq.ring.Len() {
+			if e.cq.ring.At(i).n == 1 {
 				return true
 			}
 		}
-		return e.over
+		return e.over()
 	}, 10*time.Second, 100*time.Microsecond)
 }
 
-// TestDeath ends a process in each way, in each state of its connections. What it had sent is received after its death, and
-// then it is told how it ended. Nothing is left.
+// TestDeath ends a process in each way, in each state of its connections. What it had sent is
+// received after its death, and then it is told how it ended. Nothing is left.
 //
 // By hand: SANSOCK_DEATHS=100.
 func TestDeath(t *testing.T) {
@@ -218,7 +218,8 @@ func (d *deathbed) hears(life string) {
 	require.NoError(d.t, d.Close())
 }
 
-// TestDeathUnheard: what the dead had sent over the socket counts, also where it had not received all that was sent to it.
+// TestDeathUnheard: what the dead had sent over the socket counts, also where it had not received
+// all that was sent to it.
 func TestDeathUnheard(t *testing.T) {
 	p := start(t, "writing", space(t))
 	s := openSAN(t, Config{Space: space(t)})
@@ -266,7 +267,8 @@ func writing(_ *san, l provider.Listener) error {
 	select {}
 }
 
-// TestGivenUp: a link that a living process gives up does not look as if that had ended, to either side.
+// TestGivenUp: a link that a living process gives up does not look as if that had ended, to either
+// side.
 func TestGivenUp(t *testing.T) {
 	for name, giveUp := range map[string]func(h *hostile, l *link){
 		"by the peer": func(h *hostile, _ *link) { h.l.abort() },

@@ -138,8 +138,8 @@ func (e *endpoint) rawFlag(k kind, arg uint8, n int, flag uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	published()
-	e.out.events[e.events%slots].Store(packEvent(k, arg, n, solicited|flag, e.events))
-	e.events++
+	e.out.events[e.out.given%slots].Store(packEvent(k, arg, n, solicited|flag, e.out.given))
+	e.out.given++
 	e.l.post(e.id)
 }
 

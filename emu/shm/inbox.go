@@ -14,15 +14,17 @@ const (
 	maxRecvs = 48
 	maxRDMAs = 4
 
-	// MaxRecvs messages, MaxRDMAs requests and as many answers, one that is too long and the end are the events that can
-	// wait at a time. So there is always room for one, and a peer that has none has sent too much.
+	// MaxRecvs messages, MaxRDMAs requests and as many answers, one that is too long and the end
+	// are the events that can wait at a time. So there is always room for one, and a peer that has
+	// none has sent too much.
 	_ = uint(slots - maxRecvs - 2*maxRDMAs - 2)
 
 	maxMessage = 256<<10 + 64 // the session's header and what one write of 256 KiB has
 	maxRDMA    = 1 << 20
 
-	// A flow is fastest where what it goes through stays in the second-level cache of a core, with what is read and written
-	// besides. Where the two processes run on different cores, more gains nothing either.
+	// A flow is fastest where what it goes through stays in the second-level cache of a core, with
+	// what is read and written besides. Where the two processes run on different cores, more gains
+	// nothing either.
 	buffered = 16 * (64<<10 + 64)
 )
 
@@ -53,12 +55,12 @@ const (
 	entryWords = 8
 )
 
-// inbox is one direction of a connection, in the arena of the receiving end. Message number i goes to receive
-// number i. Words of the rings bear the number of the round, so that a slot itself says whether it is new: the rings need no
-// indices, and a message costs the receiver two cache lines.
+// inbox is one direction of a connection, in the arena of the receiving end. Message number i goes
+// to receive number i. Words of the rings bear the number of the round, so that a slot itself says
+// whether it is new: the rings need no indices, and a message costs the receiver two cache lines.
 type inbox struct {
-	arm    *atomic.Uint64  // a provider.Wake and perhaps seated, by the owner; the peer takes it, and then rings
-	unread *atomic.Uint64  // what the owner has yet to read, for when its process has ended, see unread
+	arm    *atomic.Uint64  // a provider.Wake and perhaps parked, by the owner; the peer takes it and rings
+	unread *atomic.Uint64  // what the owner has yet to read, for when its process ends, see unread
 	descs  []atomic.Uint64 // receives, by the owner
 	events []atomic.Uint64 // by the peer; an open message is taken by the owner
 	held   []byte          // the first message, by the peer, if no receive is posted
@@ -108,8 +110,8 @@ const (
 	evTooLong                  // the next receive is too short for a message
 	evRequest                  // the entry of the table with that index
 	evAnswer                   // to the request with that index; the length is the status
-	evAccepted                 // the first one to the dialer: the place of the sender's inbox, in units of grain
-	evFin                      // the last one: the sender touches nothing of the connection any more; the length is the cause
+	evAccepted                 // the first to the dialer: the place of the sender's inbox, in units of grain
+	evFin                      // the last: the sender touches nothing any more; the length is the cause
 )
 
 const (
@@ -117,8 +119,9 @@ const (
 	open      = 1 << 49 // a message that may grow, see Append
 )
 
-// seated in the word by which an endpoint is armed says that the bell of the seat is to be rung.
-const seated = 1 << 8
+// parked in the word by which an endpoint is armed says that the parking place's bell is to be
+// rung.
+const parked = 1 << 8
 
 func packEvent(k kind, arg uint8, n int, flag uint64, i uint32) uint64 {
 	return uint64(uint32(n)) | uint64(k)<<32 | uint64(arg)<<40 | flag | lap(i)

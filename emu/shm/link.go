@@ -39,7 +39,7 @@ type link struct {
 	arena    arena
 	hdr      header // of our arena
 	bell     *os.File
-	seat     seat
+	parking  parking
 	peerHdr  header
 	peerBell int
 	peerSegs atomic.Pointer[[][]byte] // written by pump
@@ -71,14 +71,14 @@ type link struct {
 	done chan struct{} // closed when all is over
 }
 
-// linkFiles is how many descriptors go to the peer: memory, the doorbell and that of the seat.
+// linkFiles is how many descriptors go to the peer: memory, the doorbell and that of the parking place.
 const linkFiles = 3
 
 // open makes this side's part of a link: the first segment and the doorbells, whose descriptors go to the peer. The first of
 // them is the caller's to close.
 func (n *Node) open(conn *socket, dials bool) (l *link, files [linkFiles]int, err error) {
 	l = &link{
-		socket: conn, node: n, dials: dials, peerBell: -1, seat: seat{peer: -1}, asked: make(map[uint32]*Request),
+		socket: conn, node: n, dials: dials, peerBell: -1, parking: parking{peer: -1}, asked: make(map[uint32]*Request),
 		rung: make(chan struct{}), done: make(chan struct{}),
 	}
 	l.arena.l = l
@@ -99,7 +99,7 @@ func (n *Node) open(conn *socket, dials bool) (l *link, files [linkFiles]int, er
 	files[0] = fd
 	l.bell, files[1], err = newBell()
 	if err == nil {
-		files[2], err = l.seat.open()
+		files[2], err = l.parking.open()
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -115,14 +115,14 @@ func (n *Node) open(conn *socket, dials bool) (l *link, files [linkFiles]int, er
 // drop undoes open.
 func (l *link) drop() {
 	l.bell.Close()
-	l.seat.bell.Close()
+	l.parking.bell.Close()
 	l.arena.kill()
 	l.closePeerBells()
 	l.unmapPeer()
 }
 
 func (l *link) closePeerBells() {
-	for _, fd := range []int{l.peerBell, l.seat.peer} {
+	for _, fd := range []int{l.peerBell, l.parking.peer} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -143,7 +143,7 @@ func (l *link) take(size int, files []int) error {
 		return errWire
 	}
 	defer unix.Close(files[0])
-	l.peerBell, l.seat.peer = files[1], files[2]
+	l.peerBell, l.parking.peer = files[1], files[2]
 	if size < firstSegment {
 		return errWire
 	}
@@ -234,7 +234,7 @@ func (l *link) teardown() {
 		}
 	}
 	l.bell.Close()
-	l.seat.bell.Close()
+	l.parking.bell.Close()
 	<-l.rung
 	// Every endpoint is over, so nobody uses these any more.
 	l.close()

@@ -314,13 +314,12 @@ func (l *link) dial(ctx context.Context, local, remote netip.AddrPort, begin fun
 	if err != nil {
 		return nil, false, err
 	}
-	e.answer = make(chan error, 1)
-	e.early = true
+	e.dial.answer = make(chan error, 1)
 	if err = begin(e); provider.StatusOf(err) == provider.StatusDisconnected {
 		err = errLost
 	}
 	e.mu.Lock() // the answer waits until the question is complete
-	if err == nil && e.over {
+	if err == nil && e.over() {
 		err = provider.StatusLink // the peer has put nonsense where it did not know that there would be an inbox
 	}
 	if err == nil {
@@ -331,9 +330,9 @@ func (l *link) dial(ctx context.Context, local, remote netip.AddrPort, begin fun
 		e.Close()
 		return nil, false, err
 	}
-	e.early = false
-	c := control{kind: ctlRequest, conn: e.id, inbox: e.inBlk.at, local: local, remote: remote, first: e.first}
-	e.first = nil
+	e.stage = stageAsked
+	c := control{kind: ctlRequest, conn: e.id, inbox: e.in.blk.at, local: local, remote: remote, first: e.dial.first}
+	e.dial.first = nil
 	l.sendControl(c)
 	e.mu.Unlock()
 	if !e.glance() {
@@ -345,7 +344,7 @@ func (l *link) dial(ctx context.Context, local, remote netip.AddrPort, begin fun
 		e.look()
 	}
 	select {
-	case err = <-e.answer:
+	case err = <-e.dial.answer:
 		if err == nil {
 			return e, true, nil
 		}
@@ -360,33 +359,32 @@ func (l *link) dial(ctx context.Context, local, remote netip.AddrPort, begin fun
 
 // replied ends the dial of e, if it waits, with an error.
 func (e *endpoint) replied(err error) {
-	if e.answer != nil {
+	if e.dial.answer != nil {
 		select {
-		case e.answer <- err:
+		case e.dial.answer <- err:
 		default:
 		}
 	}
 }
 
 // welcomed notes that the peer has accepted, and where its inbox is. Called with mu held.
-func (e *endpoint) welcomed(place ptr) bool {
+func (e *endpoint) welcomed(place ptr) outcome {
 	b, ok := at(*e.l.peerSegs.Load(), place, inboxSize)
 	if !ok {
-		e.behind = true // perhaps
-		return true
+		return later // perhaps
 	}
-	e.accepted = true
-	e.out = view(b)
+	e.stage = stageOpen
+	e.out.inbox = view(b)
 	e.in.arm.Swap(e.arming()) // what was there was for this; see words
 	e.replied(nil)
-	return true
+	return taken
 }
 
 // look reports whether the peer has accepted, or the dial is over.
 func (e *endpoint) look() bool {
 	e.lockDrained(device)
 	defer e.mu.Unlock()
-	return e.accepted || e.over
+	return e.stage > stageAsked
 }
 
 // glance looks for the answer for a moment, under the rules for spinning, by yielding.
@@ -407,10 +405,9 @@ func (e *endpoint) glance() bool {
 func (e *endpoint) refused(c *control) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.accepted {
+	if e.stage != stageAsked && e.stage != stageLeft {
 		return errWire
 	}
-	e.accepted = true
 	st := c.status
 	switch st {
 	case provider.StatusRefused, provider.StatusNoListener, provider.StatusAddrInUse, provider.StatusNoMemory,
@@ -420,7 +417,6 @@ func (e *endpoint) refused(c *control) error {
 	}
 	e.replied(&provider.Error{Status: st, Reason: append([]byte(nil), c.reason...)})
 	// There is no connection, and the peer expects no word of its end.
-	e.over, e.gone = true, true
-	e.retire()
+	e.depart()
 	return nil
 }

@@ -42,7 +42,7 @@ var roles = map[string]func(s *san, l provider.Listener) error{
 	"mute":     serveWith(func(c net.Conn) { select {} }),
 	"deaf":     func(*san, provider.Listener) error { select {} },
 	"plain":    plain((*end).next),
-	"seated":   plain((*end).nextSeated),
+	"parked":   plain((*end).nextParked),
 	"full":     serveWith(func(c net.Conn) { fill(); echo(c) }),
 	"random":   random,
 	"busy":     busy,
@@ -50,7 +50,7 @@ var roles = map[string]func(s *san, l provider.Listener) error{
 	"mortal":   mortal,
 	"writing":  writing,
 
-	"tally": tally((*end).next), "tally spinning": tally((*end).nextSpinning), "tally seated": tally((*end).nextSeated),
+	"tally": tally((*end).next), "tally spinning": tally((*end).nextSpinning), "tally parked": tally((*end).nextParked),
 }
 
 func play(role string) int {
@@ -430,7 +430,7 @@ func TestInherit(t *testing.T) {
 }
 
 // TestWake bounces messages with pauses around the time for which a waiter spins. Both ends wait as sessions do: they spin,
-// then sleep in the seat; and, the second time, without a seat.
+// then sleep parked; and, the second time, without that.
 //
 // By hand: SANSOCK_WAKES=1000000.
 func TestWake(t *testing.T) {
@@ -438,7 +438,7 @@ func TestWake(t *testing.T) {
 	if v := os.Getenv("SANSOCK_WAKES"); v != "" {
 		rounds, _ = strconv.Atoi(v)
 	}
-	for role, next := range map[string]func(*end) provider.Completion{"seated": (*end).nextSeated, "plain": (*end).nextSpinning} {
+	for role, next := range map[string]func(*end) provider.Completion{"parked": (*end).nextParked, "plain": (*end).nextSpinning} {
 		t.Run(role, func(t *testing.T) {
 			p := start(t, role, space(t))
 			s := openSAN(t, Config{Space: space(t)})
@@ -474,8 +474,8 @@ func TestWake(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("%d sleeps in the seat, %d otherwise", e.seated, e.slept)
-			require.Equal(t, role == "seated", e.seated > 0)
+			t.Logf("%d sleeps parked, %d otherwise", e.parked, e.slept)
+			require.Equal(t, role == "parked", e.parked > 0)
 		})
 	}
 }

@@ -158,7 +158,7 @@ type end struct {
 	buf  [1]provider.Completion
 	t    testing.TB
 
-	seated, slept, waits int // times
+	parked, slept, waits int // times
 }
 
 func newEnd(t testing.TB, e provider.Endpoint) *end {
@@ -185,9 +185,9 @@ func (x *end) next() provider.Completion {
 	}
 }
 
-// nextSeated waits as a session does that is the only one, and spins in every other wait alone. So it sleeps in the seat sooner
+// nextParked waits as a session does that is the only one, and spins in every other wait alone. So it sleeps parked sooner
 // or later.
-func (x *end) nextSeated() provider.Completion {
+func (x *end) nextParked() provider.Completion {
 	e := x.core()
 	defer e.waiter.Pin()()
 	for x.Poll(x.buf[:]) == 0 {
@@ -197,7 +197,7 @@ func (x *end) nextSeated() provider.Completion {
 		if e.Seat() {
 			ready := e.Arm(provider.WakeAny)
 			e.Sleep(ready)
-			x.seated++
+			x.parked++
 		} else if !e.Arm(provider.WakeAny) {
 			x.slept++
 			<-x.wake

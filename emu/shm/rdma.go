@@ -9,16 +9,6 @@ import (
 	"sansock/provider"
 )
 
-// req is an RDMA operation of our own. Its data goes through a block of our arena: the peer, who owns the other
-// memory, checks the request and moves the bytes between the two.
-type req struct {
-	ctx   uint64
-	local []byte
-	stage block
-	slot  int32
-	op    provider.Op // 0: free
-}
-
 // An entry of the table of requests, in words.
 const (
 	entryDesc   = 0 // three words
@@ -47,7 +37,7 @@ func (e *endpoint) request(r *provider.RDMA, op provider.Op) error {
 	if e.out.table == nil {
 		return provider.StatusNotReady // the peer has not accepted
 	}
-	if e.posts[provider.OpWrite]+e.posts[provider.OpRead] >= maxRDMAs {
+	if e.cq.posted[provider.OpWrite]+e.cq.posted[provider.OpRead] >= maxRDMAs {
 		return provider.StatusQueueFull
 	}
 	i := int32(regtable.None)
@@ -74,7 +64,7 @@ func (e *endpoint) request(r *provider.RDMA, op provider.Op) error {
 	if i != regtable.None {
 		e.table.Slots[i].Posted++
 	}
-	e.posts[op]++
+	e.cq.posted[op]++
 	e.reqs[k] = req{ctx: r.Context, local: r.Local.Bytes, stage: b, slot: i, op: op}
 	t := e.out.table[k*entryWords:][:entryWords]
 	for j := range 3 {
@@ -88,14 +78,14 @@ func (e *endpoint) request(r *provider.RDMA, op provider.Op) error {
 	return nil
 }
 
-// serve does what the peer asks for in entry k, or refuses it. It reports whether the entry made sense. Called with mu held.
-func (e *endpoint) serve(k uint8) bool {
+// serve does what the peer asks for in entry k, or refuses it. Called with mu held.
+func (e *endpoint) serve(k uint8) outcome {
 	var w [entryWords]uint64
 	for j := range w {
 		w[j] = e.in.table[int(k)*entryWords+j].Load()
 	}
 	if w[entryLength] > maxRDMA || w[entryStage]>>ptrBits != 0 {
-		return false
+		return wrong
 	}
 	right := provider.RightWrite
 	switch provider.Op(w[entryOp]) {
@@ -103,19 +93,18 @@ func (e *endpoint) serve(k uint8) bool {
 		right = provider.RightRead
 	case provider.OpWrite:
 	default:
-		return false
+		return wrong
 	}
 	n := int(w[entryLength])
 	stage, ok := at(*e.l.peerSegs.Load(), ptr(w[entryStage]), n)
 	if !ok {
-		e.behind = true
-		return true
+		return later
 	}
 	i, ok := e.table.Remote([3]uint64(w[entryDesc:]), right, w[entryOffset], n)
 	if !ok {
 		e.emit(evAnswer, k, int(provider.StatusAccess), 0, true)
 		e.end(provider.StatusAccess)
-		return true
+		return taken
 	}
 	mem := e.table.Slots[i].Bytes[w[entryOffset]:][:n]
 	if right == provider.RightRead {
@@ -124,7 +113,7 @@ func (e *endpoint) serve(k uint8) bool {
 		copy(mem, stage)
 	}
 	e.emit(evAnswer, k, int(provider.StatusOK), 0, false)
-	return true
+	return taken
 }
 
 // answered completes request k. It reports whether there is one. Called with mu held.
@@ -147,4 +136,13 @@ func (e *endpoint) answered(k uint8, status uint32) bool {
 	*q = req{}
 	e.push(c)
 	return true
+}
+
+func (e *endpoint) stuck() bool {
+	for i := 0; e.reqs != nil && i < maxRDMAs; i++ {
+		if e.reqs[i].op != 0 {
+			return true
+		}
+	}
+	return false
 }

@@ -125,12 +125,11 @@ func (r *Request) AcceptEarly(ctx context.Context, begin func(provider.Endpoint)
 		r.refuse(provider.StatusNoMemory, nil)
 		return nil, r.l.node.failure("accept", provider.StatusOf(err), err)
 	}
-	e.id, e.out = r.id, r.inbox
-	e.events = 1 // after evAccepted
+	e.id, e.out.inbox = r.id, r.inbox
+	e.out.given = 1 // after evAccepted
 	if r.first != nil {
-		e.started, e.held, e.heldUrg = true, r.first, true
+		e.in.first, e.in.kept = firstKeptUrgent, r.first
 	}
-	e.early = true
 	l := r.l
 	l.mu.Lock()
 	ok := l.asked[r.id] == r && !l.dead
@@ -146,7 +145,7 @@ func (r *Request) AcceptEarly(ctx context.Context, begin func(provider.Endpoint)
 		}
 	}
 	e.mu.Lock()
-	ok = ok && !e.over // else the peer is gone, or what it has put into the shared memory was nonsense
+	ok = ok && !e.over() // else the peer is gone, or what it has put into the shared memory was nonsense
 	l.mu.Lock()
 	if ok = ok && l.asked[r.id] == r && !l.dead; ok {
 		delete(l.asked, r.id)
@@ -159,12 +158,12 @@ func (r *Request) AcceptEarly(ctx context.Context, begin func(provider.Endpoint)
 	l.mu.Unlock()
 	if ok {
 		published()
-		e.out.events[0].Swap(packEvent(evAccepted, 0, int(e.inBlk.at/grain), solicited, 0)) // see words
+		e.out.events[0].Swap(packEvent(evAccepted, 0, int(e.in.blk.at/grain), solicited, 0)) // see words
 		if w := e.takeArming(); w != 0 {
 			e.ringFor(w)
 		}
+		e.stage = stageOpen // else the peer has not heard of it, and will not
 	}
-	e.early = !ok // then the peer has not heard of it, and will not
 	e.mu.Unlock()
 	if !ok {
 		e.Close()

@@ -22,7 +22,8 @@ import (
 	"sansock/session"
 )
 
-// TestIdle measures idle connections between two processes. SANSOCK_IDLE=10000 makes it the real thing.
+// TestIdle measures idle connections between two processes. SANSOCK_IDLE=10000 makes it the real
+// thing.
 func TestIdle(t *testing.T) {
 	n := 200
 	if v := os.Getenv("SANSOCK_IDLE"); v != "" {
@@ -62,8 +63,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestFair has many connections at work at the same time. None is left behind: each makes its round trips before
-// any has made fifty times as many.
+// TestFair has many connections at work at the same time. None is left behind: each makes its round
+// trips before any has made fifty times as many.
 func TestFair(t *testing.T) {
 	n, trips := 1000, 20
 	if raced || testing.Short() {
@@ -80,8 +81,10 @@ func TestFair(t *testing.T) {
 	most := make([]int, n)
 	var wg sync.WaitGroup
 	began := time.Now()
+	all := make(chan struct{}) // all of them are there
 	for i, c := range conns {
 		wg.Go(func() {
+			<-all
 			b := []byte{byte(i), byte(i >> 8), 0, 0}
 			got := make([]byte, len(b))
 			for trip := 1; int(there.Load()) < n && !unfair.Load(); trip++ {
@@ -104,6 +107,7 @@ func TestFair(t *testing.T) {
 			}
 		})
 	}
+	close(all)
 	wg.Wait()
 	total := 0
 	for _, m := range most {

@@ -11,19 +11,20 @@ import (
 	"sansock/internal/spin"
 )
 
-// Looking again is worth while for as long as being woken on another core costs, which is tens of microseconds, and
-// only for whom package spin elects; first with pauses, which finds the answer of a peer on another core, then by yielding, which lets a peer on the same
-// core answer. Either part is left out while it does not pay off: where the peer is cannot be known, and changes.
+// Looking again is worth while for as long as being woken on another core costs, which is tens of
+// microseconds, and only for whom package spin elects; first with pauses, which finds the answer of
+// a peer on another core, then by yielding, which lets a peer on the same core answer. Either part
+// is left out while it does not pay off: where the peer is cannot be known, and changes.
 const (
 	pauses      = 48
 	pauseBatch  = 4
 	probeEvery  = 32 // waits after which a part that did not pay off gets another chance
 	scoreLimit  = 8
-	yields      = 100                    // of some 600 ns if nobody else wants the core: what it takes to be woken on another one
-	probeYields = 200                    // after a miss: longer than it takes to wake a peer, which then is found spinning
+	yields      = 100                    // of some 600 ns: what it takes to be woken on another core
+	probeYields = 200                    // after a miss: more than waking a peer takes, which then spins
 	lending     = time.Microsecond       // a yield that takes longer has let somebody else run
-	lendings    = 3                      // of these in one wait are enough: more cost as much as to be woken on the same core
-	yieldGuard  = 500 * time.Microsecond // a yield that takes longer has given the core to somebody who computes
+	lendings    = 3                      // of these in one wait are enough: then waking costs no more
+	yieldGuard  = 500 * time.Microsecond // a longer yield has given the core to who computes
 	guardFirst  = 4 * time.Millisecond   // no yields for so long then
 	guardLast   = time.Second
 	guardMemory = 8 // a guard is longer than the last one within so many times that
@@ -55,14 +56,15 @@ func (s *score) note(hit bool) {
 	}
 }
 
-// pace is how yields have paid off, for an endpoint or the dispatcher of a link. Whoever yields is the one that spins, which guards it.
+// pace is how yields have paid off, for an endpoint or the dispatcher of a link. Whoever yields is
+// the one that spins, which guards it.
 type pace struct {
 	score
 	until, pause time.Duration // no yields before until; how long that was
 }
 
-// long takes notice of a yield that took long. It stops yields for a while, which gets longer if that happens again and again, and
-// then they have to pay off once before they are the rule again.
+// long takes notice of a yield that took long. It stops yields for a while, which gets longer if
+// that happens again and again, and then they have to pay off once before they are the rule again.
 func (p *pace) long(now time.Duration) {
 	length := guardFirst
 	if now-p.until < guardMemory*p.pause {
@@ -80,20 +82,21 @@ func (e *endpoint) Spin() (ready bool) {
 		return e.ready()
 	}
 	defer spin.End()
-	if e.pausing.worth() {
+	if e.spins.pausing.worth() {
 		for range pauses / pauseBatch {
 			if e.ready() {
-				e.pausing.note(true)
+				e.spins.pausing.note(true)
 				return true
 			}
 			pause(pauseBatch)
 		}
-		e.pausing.note(false)
+		e.spins.pausing.note(false)
 	}
-	return e.yield(&e.yielding, e.ready)
+	return e.yield(&e.spins.yielding, e.ready)
 }
 
-// yield is the second part of Spin. What it takes of the core is the yields, not the time in which others run meanwhile.
+// yield is the second part of Spin. What it takes of the core is the yields, not the time in which
+// others run meanwhile.
 func (e *endpoint) yield(p *pace, ready func() bool) bool {
 	now := time.Since(epoch)
 	if now < p.until || !p.worth() {
@@ -126,8 +129,9 @@ func (e *endpoint) yield(p *pace, ready func() bool) bool {
 	return false
 }
 
-// linger is what the dispatcher does before it sleeps, where many wait: it yields, first to those whom it has woken, then to the
-// peer, and reports whether there is more to attend to. Meanwhile nobody rings. It is the one spinner of the process then.
+// linger is what the dispatcher does before it sleeps, where many wait: it yields, first to those
+// whom it has woken, then to the peer, and reports whether there is more to attend to. Meanwhile
+// nobody rings. It is the one spinner of the process then.
 func (l *link) linger() bool {
 	if !l.lingering.worth() || !spin.Begin() {
 		return false
@@ -161,13 +165,13 @@ func (l *link) linger() bool {
 func (e *endpoint) ready() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.comps.Len() > 0 || e.over {
-		return e.comps.Len() > 0 || e.recvs.Len() > 0 || e.disc == discPending || e.stuck()
+	if e.cq.ring.Len() > 0 || e.over() {
+		return e.cq.ring.Len() > 0 || e.in.recvs.Len() > 0 || e.last.stage == lastPending || e.stuck()
 	}
 	return e.arrived()
 }
 
 // arrived reports whether there is an event. Called with mu held.
 func (e *endpoint) arrived() bool {
-	return current(e.in.events[e.head%slots].Load(), e.head)
+	return current(e.in.events[e.in.taken%slots].Load(), e.in.taken)
 }

@@ -14,8 +14,8 @@ import (
 	"sansock/internal/spin"
 )
 
-// Where yields give the core to somebody who computes, they are tried more and more rarely; after quiet times as often as
-// at first.
+// Where yields give the core to somebody who computes, they are tried more and more rarely; after
+// quiet times as often as at first.
 func TestLongYields(t *testing.T) {
 	var p pace
 	now := time.Hour

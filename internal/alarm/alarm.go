@@ -17,6 +17,16 @@ func (a *Alarm) Set(d time.Duration, f func()) {
 	}
 }
 
+// Again is Set with the function of the calls before, which a caller would have to make anew. It
+// reports false where there was none, and does nothing then.
+func (a *Alarm) Again(d time.Duration) bool {
+	if a.timer == nil {
+		return false
+	}
+	a.timer.Reset(d)
+	return true
+}
+
 // Stop ends the wait. It does nothing where none is under way.
 func (a *Alarm) Stop() {
 	if a.timer != nil {

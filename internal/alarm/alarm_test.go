@@ -15,6 +15,7 @@ func TestAlarm(t *testing.T) {
 		start := time.Now()
 		ring := func() { at = append(at, time.Since(start)) }
 		a.Stop() // never set
+		assert.False(t, a.Again(time.Second))
 		a.Set(time.Second, ring)
 		a.Set(3*time.Second, ring) // moves it
 		time.Sleep(4 * time.Second)
@@ -23,6 +24,9 @@ func TestAlarm(t *testing.T) {
 		a.Stop()
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
-		assert.Equal(t, []time.Duration{3 * time.Second}, at)
+		assert.True(t, a.Again(time.Second))
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, []time.Duration{3 * time.Second, 9 * time.Second}, at)
 	})
 }

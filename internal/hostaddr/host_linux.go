@@ -38,7 +38,7 @@ func (w *watch) generation() (uint64, bool) {
 	if w.state == watchNone {
 		w.open()
 	}
-	if w.state == watchRefused {
+	if w.state != watchOpen {
 		return 0, false
 	}
 	var b [1]byte // the rest of a message is dropped
@@ -47,6 +47,10 @@ func (w *watch) generation() (uint64, bool) {
 		if err == unix.EAGAIN {
 			break
 		}
+		if err != nil && err != unix.ENOBUFS && err != unix.EINTR {
+			w.state = watchRefused // it is not our socket any more
+			return 0, false
+		}
 		if i == 0 { // a message, or that there were more than the socket holds
 			w.gen++
 		}
@@ -54,21 +58,28 @@ func (w *watch) generation() (uint64, bool) {
 	return w.gen, true
 }
 
-// open makes the socket. It needs to be called with locked mutex.
+// open makes the socket, if it can: a lack of descriptors passes. It needs to be called with locked
+// mutex.
 func (w *watch) open() {
-	w.state = watchRefused
 	const kind = unix.SOCK_RAW | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
 	fd, err := unix.Socket(unix.AF_NETLINK, kind, unix.NETLINK_ROUTE)
-	if err != nil {
+	switch err {
+	case nil:
+	case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
+		return
+	default:
+		w.state = watchRefused
 		return
 	}
 	const groups = unix.RTMGRP_IPV4_IFADDR | unix.RTMGRP_IPV6_IFADDR
 	addr := &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}
 	if err := unix.Bind(fd, addr); err != nil {
 		unix.Close(fd)
+		w.state = watchRefused
 		return
 	}
 	w.state, w.fd = watchOpen, fd
+	w.gen++ // what was read without it may have changed
 }
 
 // listFiles reads the addresses from the files in which the kernel has them, for processes that

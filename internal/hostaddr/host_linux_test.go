@@ -116,3 +116,18 @@ nonsense
 
 `)))
 }
+
+// A lack of descriptors keeps nobody from being told of changes for ever.
+func TestWatchAfterALack(t *testing.T) {
+	hosttest.Run(t, hosttest.Host{}, func(t *testing.T) {
+		var limit unix.Rlimit
+		require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}))
+		_, ok := Generation()
+		assert.False(t, ok)
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+		gen, ok := Generation()
+		assert.True(t, ok)
+		assert.NotZero(t, gen, "what was read meanwhile counts as changed")
+	})
+}

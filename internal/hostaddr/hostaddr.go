@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 )
 
 // loopback are the networks that every host has, whether its interfaces can be listed or not.
@@ -28,6 +29,10 @@ func Generation() (uint64, bool) { return host.watch.generation() }
 // host is this one.
 var host = cache{list: list}
 
+// maxAge is how long addresses are kept that have not changed as far as the watch can tell, which
+// does not follow a process into another network namespace.
+const maxAge = 10 * time.Second
+
 // cache remembers the addresses while they do not change.
 type cache struct {
 	list  func() []netip.Addr
@@ -36,15 +41,17 @@ type cache struct {
 	mu   sync.Mutex // held while they are read
 	kept []netip.Prefix
 	of   uint64 // the generation that was kept
+	read time.Time
 }
 
 func (c *cache) prefixes() []netip.Prefix {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	gen, watched := c.watch.generation()
-	if watched && c.kept != nil && gen == c.of {
+	if watched && c.kept != nil && gen == c.of && time.Since(c.read) < maxAge {
 		return c.kept
 	}
+	c.read = time.Now()
 	c.kept, c.of = prefixesOf(c.list()), gen
 	return c.kept
 }

@@ -93,7 +93,7 @@ func run(path string) int {
 // Want is the Info, as a string, of a connection in this process that does not go to Listen.
 func Want() string {
 	if os.Getenv(Env) == TCP {
-		return "tcp: " + sanswitch.ReasonDisabled.String()
+		return "tcp: " + sannet.ReasonDisabled.String()
 	}
 	return "san via emu"
 }
@@ -108,13 +108,13 @@ func Check(t testing.TB, c net.Conn) {
 // CheckInfo is Check for who has no more than what InfoOf has said.
 func CheckInfo(t testing.TB, info sannet.Info, ok bool) {
 	t.Helper()
-	want := sanswitch.PathSAN
+	want := sannet.PathSAN
 	if path := os.Getenv(Env); path == TCP || path == Fallback {
-		want = sanswitch.PathTCP
+		want = sannet.PathTCP
 	}
 	made.Add(1)
-	if ok && want == sanswitch.PathSAN &&
-		(info.Reason == sanswitch.ReasonRaceLost || info.Reason == sanswitch.ReasonPlainClient) {
+	if ok && want == sannet.PathSAN &&
+		(info.Reason == sannet.ReasonRaceLost || info.Reason == sannet.ReasonPlainClient) {
 		lost.Add(1)
 		return
 	}

@@ -1,0 +1,3 @@
+module conns
+
+go 1.26
