@@ -91,7 +91,9 @@ func (w *witness) startAct(a act) {
 	what, err := json.Marshal(a)
 	require.NoError(w, err)
 	p := &process{w: w, way: a.Way, cmd: exec.Command(os.Args[0])}
-	p.cmd.Env = append(os.Environ(), childEnv+"="+childActs, actEnv+"="+string(what))
+	// A program of the race detector's waits for a second before it exits.
+	p.cmd.Env = append(os.Environ(), childEnv+"="+childActs, actEnv+"="+string(what),
+		"GORACE=atexit_sleep_ms=0")
 	p.cmd.Stderr = &p.stderr
 	in, err := p.cmd.StdinPipe()
 	require.NoError(w, err)
