@@ -73,6 +73,7 @@ func (e countEnd) endCase() endCase {
 		witness: func(w *witness) {
 			for _, c := range w.conns {
 				w.conn = c
+				w.watch.Reset(stuck)
 				w.writes(8, nil)
 				w.goOn()
 				if e.reads {

@@ -288,7 +288,7 @@ func endBeforeAccept(t *testing.T, p endPath, way way) {
 	for range 2 {
 		c, err := end.connect(nil, p.network, address)
 		require.NoError(t, err)
-		w.tidy(c)
+		w.keep(c)
 		w.conns = append(w.conns, c.(conn))
 	}
 	w.conn = w.conns[0]

@@ -72,7 +72,7 @@ func (w *witness) startProcess(p endPath, c endCase, way way) {
 	for range c.conns {
 		c, err := end.connect(l, p.network, a.Dial)
 		require.NoError(w, err)
-		w.tidy(c)
+		w.keep(c)
 		w.conns = append(w.conns, c.(conn))
 	}
 }
@@ -91,7 +91,9 @@ func (w *witness) startAct(a act) {
 	what, err := json.Marshal(a)
 	require.NoError(w, err)
 	p := &process{w: w, way: a.Way, cmd: exec.Command(os.Args[0])}
-	p.cmd.Env = append(os.Environ(), childEnv+"="+childActs, actEnv+"="+string(what))
+	// A program of the race detector's waits for a second before it exits.
+	p.cmd.Env = append(os.Environ(), childEnv+"="+childActs, actEnv+"="+string(what),
+		"GORACE=atexit_sleep_ms=0")
 	p.cmd.Stderr = &p.stderr
 	in, err := p.cmd.StdinPipe()
 	require.NoError(w, err)
@@ -100,13 +102,11 @@ func (w *witness) startAct(a act) {
 	require.NoError(w, p.cmd.Start())
 	w.process, w.wire = p, wire{bufio.NewReader(out), in}
 	w.listenTo()
-	watch := time.AfterFunc(stuck, func() { p.cmd.Process.Kill() })
 	w.Cleanup(func() {
 		in.Close()
 		for range w.words {
 		}
 		p.ended()
-		watch.Stop()
 	})
 }
 
