@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -107,6 +108,7 @@ func FuzzHello(f *testing.F) {
 		b := h.append(nil)
 		f.Add(b)
 		f.Add(append(b, 77, 3, 1, 2, 3))
+		f.Add(append(append(b, tagToken, tokenSize), bytes.Repeat([]byte{1}, tokenSize)...))
 		f.Add(b[:len(b)-1])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -119,7 +121,7 @@ func FuzzHello(f *testing.F) {
 		switch {
 		case h.kind == helloRefuse:
 			h.receives, h.size, h.modes, h.features = 0, 0, 0, 0 // a refusal's own encoding has none
-		case h.kind != helloOffer && h.kind != helloAnswer:
+		case h.kind != helloOffer && h.kind != helloAnswer && h.kind != helloResume:
 			t.Fatalf("kind %d", h.kind)
 		case h.minVersion <= version && version <= h.maxVersion:
 			require.GreaterOrEqual(t, int(h.receives), minReceives)
@@ -127,6 +129,9 @@ func FuzzHello(f *testing.F) {
 		}
 		if h.kind != helloRefuse {
 			h.refusal = 0
+		}
+		if h.kind != helloResume {
+			h.token = token{} // means nothing in others
 		}
 		again, err := parseHello(h.append(nil))
 		require.NoError(t, err)
