@@ -84,6 +84,7 @@ type Appender interface {
 
 	// Unread says whether the application has yet to read bytes that this end has taken. Nobody asks while this process lives.
 	// Should it end, the peer's OpDisconnect says StatusExitedUnread if unread was true last, or if a message sent
-	// with Send.Open has not been taken; otherwise StatusExited. After Close it does nothing.
+	// with Send.Open has not been taken; otherwise StatusExited. Who wants every end of the process to look like a reset says
+	// true, too. After Close it does nothing.
 	Unread(unread bool)
 }

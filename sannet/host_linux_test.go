@@ -21,21 +21,7 @@ import (
 func serveAll(t *testing.T, address string) (port string) {
 	l, err := sannet.Listen("tcp", address)
 	require.NoError(t, err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			defer c.Close()
-		}
-	}()
-	t.Cleanup(func() {
-		l.Close()
-		<-done
-	})
+	hosttest.AcceptAll(t, l)
 	_, port, _ = net.SplitHostPort(l.Addr().String())
 	return port
 }

@@ -122,6 +122,9 @@ func (c *Conn) start(s *side) error {
 	return nil
 }
 
+// markUnread notes for the end of this process what is unread, and whether it is to be a reset anyhow. It needs mu.
+func (c *Conn) markUnread() { c.core.markUnread(c.linger == 0 || c.pending) }
+
 // canFast reports that nothing but bytes of the stream has to be looked after. It needs mu.
 func (c *Conn) canFast() bool {
 	return c.core.canFast() && c.urgent.in.n == 0 && c.urgent.out.n == 0

@@ -87,9 +87,7 @@ func (c *core) drop() {
 }
 
 // settled reports that no large write is under way.
-func (c *core) settled() bool {
-	return (!c.out.active || c.outboundOver()) && !c.in.busy && !c.wanted(letterWrote) && !c.wanted(letterDone)
-}
+func (c *core) settled() bool { return c.ownOver() && !c.in.busy }
 
 // close ends the connection. Unread data makes it a reset, as with TCP; otherwise what was written is still delivered,
 // and the core is done when the peer has it.

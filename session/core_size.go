@@ -35,11 +35,12 @@ func (c *core) shrink() {
 	}
 }
 
-func (c *core) changeLevel(to int) bool {
+// changeLevel replaces the receive region, if the last change is over and the provider has the memory.
+func (c *core) changeLevel(to int) {
 	other := c.cur ^ 1
 	if c.recv[other].live() || !c.announced || c.err != nil ||
 		c.line.state >= lineQuiet || c.life >= lifeAborting {
-		return false
+		return
 	}
 	if err := c.recv[other].open(c.ep, other, c.levels[to]); err != nil {
 		c.stats.GrowFailures++
@@ -51,7 +52,7 @@ func (c *core) changeLevel(to int) bool {
 			// Half posted, and no way to take that back.
 			c.failed(err)
 		}
-		return false
+		return
 	}
 	// From here on old buffers are not posted again; those still ungranted go with the resize.
 	c.recv[c.cur].retired = true
@@ -62,5 +63,4 @@ func (c *core) changeLevel(to int) bool {
 	}
 	c.cur, c.level, c.sinceGrow = other, to, 0
 	c.growAt, c.announced = 0, false
-	return true
 }

@@ -65,7 +65,7 @@ func (o *Opening) Begin(ep provider.Endpoint, notify func()) error {
 	}
 	o.conn, o.n = c, negotiation{core: &c.core, side: o.side}
 	c.pending = o.side == Listener
-	c.core.markUnread(c.pending)
+	c.markUnread()
 	err := o.n.start()
 	if err == nil {
 		err = o.n.steps()

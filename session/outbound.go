@@ -123,6 +123,11 @@ func (c *core) releaseOutbound() {
 // outboundOver reports that the memory is the caller's again.
 func (c *core) outboundOver() bool { return c.out.over && c.out.pieces == 0 }
 
+// ownOver reports that no large write of ours is under way, and that the peer has been told what became of its own.
+func (c *core) ownOver() bool {
+	return (!c.out.active || c.outboundOver()) && !c.wanted(letterWrote) && !c.wanted(letterDone)
+}
+
 // takeOutbound ends the Write's part and returns how many bytes the peer has taken.
 func (c *core) takeOutbound() int {
 	n := c.out.taken

@@ -84,9 +84,7 @@ func (c *core) pauseFor(s *suspension) {
 }
 
 // quiet reports that no transfer of this end is under way.
-func (c *core) quiet() bool {
-	return (!c.out.active || c.outboundOver()) && !c.wanted(letterWrote) && !c.wanted(letterDone) && c.buffer != bufferOut
-}
+func (c *core) quiet() bool { return c.ownOver() && c.buffer != bufferOut }
 
 // sendSuspend says what there is to say about a hand-over, and reports that it is settled.
 func (c *core) sendSuspend() bool {

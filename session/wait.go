@@ -207,7 +207,7 @@ func (c *Conn) sleep(s *side) error {
 			return nil // what was in the way has just left
 		}
 		c.signal()
-		c.core.markUnread(c.linger == 0 || c.pending)
+		c.markUnread()
 		c.core.fast = c.canFast()
 		c.watch()
 	}
@@ -255,10 +255,9 @@ func (c *Conn) sleepParked(w *waiter, d *deadline) {
 	if w == &c.wr.waiter {
 		c.core.fast = false // for what the Write does next
 	}
-	if c.core.poll() > 0 {
-		c.signal()
-	}
-	c.finalize()
+	c.core.poll()
+	c.finalize() // before signal: what leaves now may be what another waits for
+	c.signal()
 }
 
 // armAndWait arms the endpoint, and waits without mu.
@@ -364,7 +363,7 @@ func (c *Conn) settle() {
 	for tries := 0; ; tries++ {
 		c.finalize()
 		c.signal()
-		c.core.markUnread(c.linger == 0 || c.pending)
+		c.markUnread()
 		c.core.fast = c.core.fast && tries == 0 || c.canFast()
 		if c.epClosed || !c.arm() {
 			break

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"sansock/emu"
+	"sansock/internal/hosttest"
 	"sansock/provider"
 )
 
@@ -19,21 +20,7 @@ import (
 func plainAt(t testing.TB, network, address string) net.Listener {
 	ln, err := net.Listen(network, address)
 	require.NoError(t, err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			defer c.Close()
-		}
-	}()
-	t.Cleanup(func() {
-		ln.Close()
-		<-done
-	})
+	hosttest.AcceptAll(t, ln)
 	return ln
 }
 
